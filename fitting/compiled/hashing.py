@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import Array, IntArray, jit, jit_inline
+from fitting.compiled.loops import Array, IntArray, jit_uncounted, read_only
 
 EMPTY = -1
 _FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
@@ -46,9 +46,7 @@ def build_table(keys: IntArray, values: IntArray) -> HashTable:
         table.values[keys] = values
         return table
     table = new_table(4 * len(keys), np.int32)
-    for key, value in zip(keys, values, strict=True):
-        slot = find(table.keys, key)
-        table.keys[slot], table.values[slot] = key, value
+    _copy_entries(keys, values.astype(np.int32), *table[:2])
     return table
 
 
@@ -56,6 +54,15 @@ def ensure_room(table: HashTable, more: int) -> HashTable:
     """Return the table, or a larger copy where ``more`` new keys would fill over half of it."""
     wanted = 2 * (int(table.used[0]) + more)
     return resize(table, wanted) if 0 < len(table.keys) < wanted else table
+
+
+def count_keys(table: HashTable, keys: IntArray) -> HashTable:
+    """Add the number of times that each key appears to its value; return the table, or a larger."""
+    start, (keys,) = 0, read_only(keys)
+    while start < len(keys):
+        table = ensure_room(table, 1)
+        start = _count_keys(start, keys, table)
+    return table
 
 
 def resize(table: HashTable, slots: int) -> HashTable:
@@ -74,7 +81,7 @@ def sorted_items(table: HashTable) -> tuple[IntArray, IntArray]:
     return keys[order], table.values[held[order]].astype(np.int64)
 
 
-@jit
+@jit_uncounted
 def scramble(key: int) -> int:
     """Hash a key to 63 bits, each of which depends on all of the key."""
     spread = np.uint64(key) * _FIBONACCI
@@ -82,19 +89,14 @@ def scramble(key: int) -> int:
     return np.int64((spread * _FIBONACCI) >> np.uint64(1))
 
 
-@jit
-def spread_bits(key: int) -> int:
-    """Hash a key to 34 bits by one multiplication."""
-    return np.int64((np.uint64(key) * _FIBONACCI) >> np.uint64(30))
-
-
-@jit
+@jit_uncounted
 def home_slot(key: int, mask: int) -> int:
     """Return the slot where the search for a key starts; eight adjacent keys share a cache line."""
-    return ((spread_bits(key >> 3) << 3) | (key & 7)) & mask
+    spread = np.int64((np.uint64(key >> 3) * _FIBONACCI) >> np.uint64(30))
+    return ((spread << 3) | (key & 7)) & mask
 
 
-@jit
+@jit_uncounted
 def find(keys: IntArray, key: int) -> int:
     """Return the slot of a key of 0 or more, or the empty slot where it belongs."""
     mask = len(keys) - 1
@@ -104,7 +106,22 @@ def find(keys: IntArray, key: int) -> int:
     return slot
 
 
-@jit
+@jit_uncounted
+def _count_keys(start: int, keys: IntArray, table: HashTable) -> int:
+    """Count keys from ``start`` on, until the table is half full; return where to go on."""
+    most = len(table.keys) // 2
+    for i in range(start, len(keys)):
+        if table.used[0] >= most:
+            return i
+        slot = find(table.keys, keys[i])
+        if table.keys[slot] == EMPTY:
+            table.keys[slot] = keys[i]
+            table.used[0] += 1
+        table.values[slot] += 1
+    return len(keys)
+
+
+@jit_uncounted
 def remove(keys: IntArray, values: Array, slot: int) -> None:
     """Delete the key in a slot, and move back the keys that were displaced past it."""
     mask = len(keys) - 1
@@ -118,24 +135,30 @@ def remove(keys: IntArray, values: Array, slot: int) -> None:
     keys[hole] = EMPTY
 
 
-@jit
+@jit_uncounted
 def _copy_entries(keys: IntArray, values: Array, larger: IntArray, moved: Array) -> None:
-    """Insert the keys and values of one table into the arrays of a larger one, in place."""
+    """Insert keys and their values into the arrays of a larger table, in place."""
     for slot in range(len(keys)):
         if keys[slot] != EMPTY:
             at = find(larger, keys[slot])
             larger[at], moved[at] = keys[slot], values[slot]
 
 
-@jit_inline
+@jit_uncounted
 def value_of(table: HashTable, key: int) -> int:
     """Look up the value of a key that the table has."""
     # What the table does not have, as of a file that grows, must stay inside the array.
-    direct = min(max(key, 0), len(table.values) - 1)
-    return table.values[np.uint64(find(table.keys, key) if len(table.keys) else direct)]
+    slot = key
+    if len(table.keys):
+        slot = find(table.keys, key)
+    elif key < 0:
+        slot = 0
+    elif key >= len(table.values):
+        slot = len(table.values) - 1
+    return table.values[np.uint64(slot)]
 
 
-@jit_inline
+@jit_uncounted
 def code_of(table: HashTable, key: int) -> int:
     """Return the integer code of a key; a new key is added with the next code (0, 1, 2 …)."""
     # Unsigned: numba counts other indices from the end where they are negative, and looks.

@@ -86,17 +86,12 @@ class Passages:
 
         ``devices`` has the device of each stream.
         """
-        requests, rows = self.requests, len(self.requests.age)
+        requests = self.requests
         passage = np.repeat(np.arange(len(self.number)), np.diff(self.start))
         # Where all of the trace is recorded, passages follow each other.
         passage = passage * (not self.is_whole)
-        columns = requests.stream, requests.size_bytes, requests.age, requests.place, passage
-        before, after, origin, offset = np.zeros((4, rows), dtype=np.int64)
-        last = np.full(len(devices), -1)
-        rings = references.new_rings(np.bincount(devices[requests.stream], minlength=1))
-        found = before, after, origin, offset, last
-        references.measure_extents(columns, devices, rings, found)
-        return before, after
+        columns = requests.stream, requests.size_bytes, requests.age, requests.place
+        return references.measure_extents(columns, devices, passage)
 
     def join_extents(self, lbn: IntArray, devices: IntArray) -> None:
         """Let extents that meet follow from the first of them, in place, by the requests' blocks.

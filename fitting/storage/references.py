@@ -10,7 +10,7 @@ A generated request starts at its distance from the request that it refers to. A
 where its run finds the most room that was not accessed, of some places tried in its state.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,10 @@ FRESH, SEQUENTIAL, NEAR = 0, -1, -2
 MOST_AGE, _MOST_SLOTS = 2**22, 2**24
 # Slots that a piece may be in, of which the oldest is given up; bits of its hash in a slot.
 _PROBES, _TAG = 32, 24
+# Arguments of `_last_clock`: numba would compile it again for each constant of Python.
+_NO_PIECE: Any = np.int64(0)
+_READ: Any = np.bool_(False)
+_NOTE: Any = np.bool_(True)
 # Pieces of a request that are recorded, such as of the discard of a whole device.
 _MOST_PIECES = 2**16
 # A fresh address so near (share of the space) to the request before is kept by its distance.
@@ -75,7 +79,7 @@ class AddressFinder:
         slots = 1 << min(4 * pieces, _MOST_SLOTS).bit_length()
         # One more than the clock of a request, and a part of the hash; 0 for none.
         self._last = np.zeros(slots, dtype=np.int64)
-        self._limits = survey.piece, near_blocks(survey)
+        self._limits = survey.piece.bit_length() - 1, near_blocks(survey)
 
     def find(
         self, seen: Seen, lbn: Array, size_bytes: Array, age: IntArray, place: IntArray
@@ -91,43 +95,45 @@ def _find_references(
 ) -> None:
     """Fill in the ages and places of requests, and take note of all accesses."""
     lbn, size_bytes, stream, sequential, age, place = columns
-    piece, near = limits
+    shift, near = limits
     for i in range(len(lbn)):
-        g, start, blocks = devices[stream[i]], lbn[i], size_bytes[i] // BLOCK
-        clock = r.clock[g]
-        first = start // piece
-        pieces = min((start + max(blocks, 1) - 1) // piece - first + 1, _MOST_PIECES)
-        ended = _last_clock(r, last, g, start, 0, False)
+        g, start, blocks = devices[stream[i]], lbn[i], size_bytes[i] >> 9
+        clock, first = r.clock[g], start >> shift
+        end = ((start + blocks - 1 if blocks else start) >> shift) + 1
+        end = end if end < first + _MOST_PIECES else first + _MOST_PIECES
+        ended = _last_clock(r, last, g, start, _NO_PIECE, _READ)
         _add_request(r, g, start, blocks)
-        accessed = _last_clock(r, last, g, first, piece, True)
-        for k in range(1, pieces):
-            _last_clock(r, last, g, first + k, piece, True)
-        _last_clock(r, last, g, start + blocks, 0, True)
+        accessed = _last_clock(r, last, g, first, shift, _NOTE)
+        for k in range(first + 1, end):
+            _last_clock(r, last, g, k, shift, _NOTE)
+        _last_clock(r, last, g, start + blocks, _NO_PIECE, _NOTE)
         if sequential[i]:
             continue
-        found = max(ended, accessed)
+        found = ended if ended > accessed else accessed
         row = r.base[g] + ((clock - 1) & r.mask[g])
         if found > 0:
             age[i] = clock + 1 - found
             place[i] = start - r.lbn[r.base[g] + ((found - 1) & r.mask[g])]
-        elif clock > 0 and abs(start - r.end[row]) <= near:
+        elif clock > 0 and -near <= start - r.end[row] <= near:
             age[i], place[i] = NEAR, start - r.lbn[row]
 
 
 @loops.jit_inner
-def _last_clock(r: Rings, last: IntArray, g: int, what: int, piece: int, note: bool) -> int:
-    """Return one more than the clock of the last request of a piece; 0 for none.
+def _last_clock(r: Rings, last: IntArray, g: int, what: int, shift: int, note: bool) -> int:
+    """Return one more than the clock of the last request of a piece of 2^shift blocks; 0 for none.
 
-    For a length of 0 it is that of the last request that ended at a block. ``note`` puts the
+    For `_NO_PIECE` it is that of the last request that ended at a block. ``note`` puts the
     device's last request in its place.
     """
     # Eight neighbouring pieces share a cache line: a request accesses several.
-    within = what & 7 if piece else 0
-    group = what >> 3 if piece else what
-    key = hashing.scramble(2 * (group * len(r.base) + g) + (1 if piece else 0))
-    tag = ((key >> (63 - _TAG)) & ~7) | within if piece else key >> (63 - _TAG)
-    key = (key << 3) | within if piece else key
-    found, slot, oldest = 0, 0, np.int64(0x7FFFFFFFFFFFFFFF)
+    group, within, is_piece = what, 0, 0
+    if shift:
+        group, within, is_piece = what >> 3, what & 7, 1
+    key = hashing.scramble(2 * (group * len(r.base) + g) + is_piece)
+    tag = key >> (63 - _TAG)
+    if shift:
+        tag, key = (tag & ~7) | within, (key << 3) | within
+    found, slot, oldest = 0, 0, 0x7FFFFFFFFFFFFFFF
     for probe in range(_PROBES):
         at = (key + probe) & (len(last) - 1)
         clock, held = last[at] >> _TAG, last[at] & ((1 << _TAG) - 1)
@@ -139,8 +145,9 @@ def _last_clock(r: Rings, last: IntArray, g: int, what: int, piece: int, note: b
             row = r.base[g] + ((clock - 1) & r.mask[g])
             first, end = r.lbn[row], r.end[row]
             is_same = end == what
-            if piece:
-                is_same = first // piece <= what <= max(end - 1, first) // piece
+            if shift:
+                final = end - 1 if end > first else first
+                is_same = first >> shift <= what <= final >> shift
             if is_same:
                 found, slot = clock, at
                 break
@@ -149,35 +156,42 @@ def _last_clock(r: Rings, last: IntArray, g: int, what: int, piece: int, note: b
     return found
 
 
-@loops.jit_uncounted
 def measure_extents(
-    columns: loops.Columns, devices: IntArray, r: Rings, found: loops.Columns
-) -> None:
-    """Fill in the blocks before and after the start of each fresh request that others lead to.
+    columns: loops.Columns, devices: IntArray, passage: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return the blocks before and after the start of each fresh request that others lead to.
 
-    Columns are stream, size (bytes), age and place of requests in their order, and the number of
-    their passage; what is referred to beyond a passage is not followed.
+    Columns are stream, size (bytes), age and place of requests in their order, ``passage`` is the
+    number of their passage: what is referred to beyond a passage is not followed.
     """
-    stream, size_bytes, age, place, passage = columns
-    before, after, origin, offset, last = found
-    for i in range(len(age)):
-        g, blocks, parent = devices[stream[i]], max(size_bytes[i] // BLOCK, 1), np.int64(-1)
-        if age[i] == SEQUENTIAL:
-            parent = last[stream[i]]
-        elif age[i] != FRESH:
-            back = max(age[i], 1)
-            if back <= min(r.clock[g], r.mask[g]):
-                parent = r.lbn[r.base[g] + ((r.clock[g] - back) & r.mask[g])]
-        origin[i], offset[i] = i, 0
-        if age[i] != FRESH and parent >= 0 and passage[parent] == passage[i]:
-            moved = size_bytes[parent] // BLOCK if age[i] == SEQUENTIAL else place[i]
-            origin[i], offset[i] = origin[parent], offset[parent] + moved
-        first = origin[i]
-        before[first] = max(before[first], -offset[i])
-        after[first] = max(after[first], offset[i] + blocks)
-        last[stream[i]] = i
-        # The ring has the rows of requests in place of their blocks.
-        _add_request(r, g, i, 0)
+    stream, size_bytes, age, place = columns
+    device, rows = devices[stream], np.arange(len(age))
+    # The request before of the same stream, or the one that its device had so many before.
+    of_stream, of_device = _before(stream, 1), _before(device, np.maximum(age, 1))
+    parent = np.where(age == SEQUENTIAL, of_stream, of_device)
+    follows = (age != FRESH) & (parent >= 0) & (passage[parent] == passage)
+    origin = np.where(follows, parent, rows)
+    moved = np.where(age == SEQUENTIAL, size_bytes[parent] // BLOCK, place)
+    offset = np.where(follows, moved, 0)
+    # Each round doubles how far back the origin is, until it is a fresh request.
+    above = origin[origin]
+    while (above != origin).any():
+        offset += offset[origin]
+        origin, above = above, above[above]
+    before, after = np.zeros((2, len(rows)), dtype=np.int64)
+    np.maximum.at(before, origin, -offset)
+    np.maximum.at(after, origin, offset + np.maximum(size_bytes // BLOCK, 1))
+    return before, after
+
+
+def _before(group: IntArray, back: IntArray | int) -> IntArray:
+    """Return for each row the one that its group had so many rows before; −1 for none."""
+    order = np.argsort(group, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    wanted = rank - back
+    first = np.searchsorted(group[order], group)
+    return np.where(wanted >= first, order[np.maximum(wanted, 0)], -1)
 
 
 class AddressSpace(NamedTuple):

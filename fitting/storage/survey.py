@@ -22,18 +22,17 @@ on Workload Characterization (IISWC), 2011.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled import loops
-from fitting.compiled.hashing import EMPTY, HashTable, ensure_room, find, new_table, sorted_items
-from fitting.compiled.loops import Array, ArrayLike, FloatArray, IntArray
+from fitting.compiled import hashing, loops
+from fitting.compiled.loops import Array, ArrayLike, IntArray
 from fitting.errors import FittingError
 
 BLOCK = 512
 RESIDUES = 256
-_STREAM_SHIFT = 31
+_STREAM_SHIFT, _PART = 31, 2**14
 # So large a share of requests keeps the alignment.
 _ALIGNED_SHARE = 0.9
 # Kinds of requests: reads and others, each in three sizes. What a request does depends on the one
@@ -130,7 +129,7 @@ def _first_code(level: int, fan_out: int) -> int:
     return int(fan_out**2 * (fan_out ** (level - 1) - 1) // (fan_out - 1))
 
 
-@loops.jit_inline
+@loops.jit_uncounted
 def pair_code(before: int, after: int, levels: int, fan_out: int) -> tuple[int, int]:
     """Return the code of a transition between finest states, and the level where they part."""
     if fan_out == 4:
@@ -140,13 +139,13 @@ def pair_code(before: int, after: int, levels: int, fan_out: int) -> tuple[int, 
         a, b = before >> digit, after >> digit
         first = 16 * ((1 << 2 * (level - 1)) - 1) // 3
         return first + ((a >> 2) << 4) + ((a & 3) << 2) + (b & 3), level
-    a, b, level = before, after, levels
+    a, b, level, square, first = before, after, levels, fan_out * fan_out, 0
     while level > 1 and a // fan_out != b // fan_out:
         a //= fan_out
         b //= fan_out
         level -= 1
-    square = fan_out * fan_out
-    first = square * (fan_out ** (level - 1) - 1) // (fan_out - 1)
+    for _ in range(1, level):
+        first = first * fan_out + square
     return first + (a // fan_out) * square + (a % fan_out) * fan_out + b % fan_out, level
 
 
@@ -158,11 +157,9 @@ def piece_blocks(mean_size_bytes: float) -> int:
     return piece
 
 
-@loops.jit
-def request_kind(op: int, size_bytes: int, piece: int) -> int:
+def request_kind(op: ArrayLike, size_bytes: ArrayLike, piece: int) -> IntArray:
     """Return the kind of a request, 0 to 5: read or not, times below 2, below 8, or more pieces."""
-    pieces = size_bytes // (512 * piece)
-    return 3 * min(op, 1) + (0 if pieces < 2 else 1 if pieces < 8 else 2)
+    return 3 * np.minimum(op, 1) + np.digitize(np.floor_divide(size_bytes, 512 * piece), (2, 8))
 
 
 @dataclass(frozen=True)
@@ -220,55 +217,68 @@ class Survey:
         )
 
 
-class _Extent(NamedTuple):
-    times: FloatArray  # first, latest, tick
-    numbers: IntArray  # requests, lowest block, block after the last
-    residues: IntArray  # requests by their block modulo `RESIDUES`
-
-
 class Surveyor:
     """Takes a trace batch by batch, sorted by arrival."""
 
     def __init__(self) -> None:
-        self._extent = _Extent(
-            np.array([np.nan, -np.inf, np.inf]),
-            np.array([0, np.iinfo(np.int64).max, -1], dtype=np.int64),
-            np.zeros(RESIDUES, np.int64),
-        )
-        # Number of requests by stream and by size.
-        self._streams, self._sizes = new_table(64), new_table(1024)
+        self._requests, self._first_s, self._last_s, self._tick_s = 0, np.nan, -np.inf, np.inf
+        self._low, self._high = np.iinfo(np.int64).max, -1
+        # Requests by their block modulo `RESIDUES`, by stream and by size.
+        self._residues = np.zeros(RESIDUES, np.int64)
+        self._streams, self._sizes = hashing.new_table(64), hashing.new_table(1024)
 
     def add(self, *columns: Array) -> None:
         """Survey the next requests: time (s), stream, device, block and size (bytes) of each."""
-        start, columns = 0, loops.read_only(*columns)
-        while start < len(columns[0]):
-            self._streams, self._sizes = ensure_room(self._streams, 1), ensure_room(self._sizes, 1)
-            start = _survey_requests(start, columns, self._extent, self._streams, self._sizes)
-            if start < 0:
-                request, time = int(self._extent.numbers[0]), columns[0][-start - 1]
-                raise FittingError(
-                    f"request {request}: it cannot be (time_s {time!r} before the one ahead of it "
-                    "or missing, or a negative stream, device, address or size): sort the trace by "
-                    "time_s, and remove such requests"
-                )
+        # What is computed of a part stays in the processor's cache.
+        for start in range(0, len(columns[0]), _PART):
+            self._add_part(*(column[start : start + _PART] for column in columns))
+
+    def _add_part(
+        self, time_s: Array, stream: Array, device: Array, lbn: Array, size_bytes: Array
+    ) -> None:
+        gap = np.diff(time_s, prepend=self._last_s)
+        least, low = gap.min(), lbn.min()
+        is_negative = min(stream.min(), device.min(), low, size_bytes.min()) < 0
+        # A time that is missing makes the least of them missing.
+        if is_negative or not least >= 0 or time_s[-1] == np.inf:
+            wrong = ~(gap >= 0) | (time_s == np.inf) | ((stream | device | lbn | size_bytes) < 0)
+            row = int(wrong.argmax())
+            raise FittingError(
+                f"request {self._requests + row}: it cannot be (time_s {time_s[row]!r} before the "
+                "one ahead of it or missing, or a negative stream, device, address or size): sort "
+                "the trace by time_s, and remove such requests"
+            )
+        if not self._requests:
+            self._first_s = float(time_s[0])
+        self._requests += len(time_s)
+        self._last_s = float(time_s[-1])
+        positive = gap if least > 0 else gap[gap > 0]
+        self._tick_s = min(self._tick_s, float(positive.min(initial=np.inf)))
+        self._low = min(self._low, int(low))
+        end = lbn + np.maximum(size_bytes // BLOCK, 1)
+        self._high = max(self._high, int(end.max()))
+        self._residues += np.bincount(lbn & (RESIDUES - 1), minlength=RESIDUES)
+        # Two int32 in one number.
+        key = (stream.astype(np.int64) << _STREAM_SHIFT) | device
+        self._streams = hashing.count_keys(self._streams, key)
+        self._sizes = hashing.count_keys(self._sizes, size_bytes)
 
     def survey(self) -> Survey:
         """Return the survey. Raises `FittingError` for fewer than two requests or one instant."""
-        first, last, tick = self._extent.times.tolist()
-        n, low, high = self._extent.numbers.tolist()
+        n, first, last = self._requests, self._first_s, self._last_s
         if n < 2 or last <= first:
             raise FittingError(
                 f"{n} request{'s' * (n != 1)} within {max(0.0, last - first) if n else 0.0:g} s "
                 "are too few for a model: give a trace of at least two requests at different times"
             )
-        keys, counts = sorted_items(self._streams)
-        sizes, size_counts = sorted_items(self._sizes)
+        keys, counts = hashing.sorted_items(self._streams)
+        sizes, size_counts = hashing.sorted_items(self._sizes)
         order = np.lexsort((sizes, -size_counts))
-        alignment, offset = alignment_of(self._extent.residues)
+        alignment, offset = alignment_of(self._residues)
         streams, devices = keys >> _STREAM_SHIFT, keys & ((1 << _STREAM_SHIFT) - 1)
-        extent = n, first, last, low, high
+        extent = n, first, last, self._low, self._high
         by_size = sizes[order], size_counts[order]
-        return Survey(*extent, streams, devices, counts, *by_size, alignment, offset, tick)
+        return Survey(*extent, streams, devices, counts, *by_size, alignment, offset, self._tick_s)
 
 
 def alignment_of(residues: ArrayLike) -> tuple[int, int]:
@@ -281,46 +291,3 @@ def alignment_of(residues: ArrayLike) -> tuple[int, int]:
             return alignment, int(folded.argmax())
         alignment //= 2
     return 1, 0
-
-
-@loops.jit_uncounted
-def _survey_requests(
-    start: int, columns: tuple[Any, ...], extent: _Extent, streams: HashTable, sizes: HashTable
-) -> int:
-    """Survey requests until a table is half full; return where to go on, −1 − row for a bad one."""
-    # One loop with its sums in registers: several loops would read memory several times.
-    time_s, stream, device, lbn, size_bytes = columns
-    first, latest, tick = extent.times[0], extent.times[1], extent.times[2]
-    requests, low, high = extent.numbers[0], extent.numbers[1], extent.numbers[2]
-    at, bad = start, False
-    most_streams, most_sizes = len(streams.keys) // 2, len(sizes.keys) // 2
-    while at < len(time_s) and streams.used[0] < most_streams and sizes.used[0] < most_sizes:
-        t, a, size = time_s[at], lbn[at], size_bytes[at]
-        bad = not latest <= t < np.inf or (stream[at] | device[at] | a | size) < 0
-        if bad:
-            break
-        first = t if requests == 0 else first
-        gap = t - latest
-        tick = gap if 0 < gap < tick else tick
-        latest = t
-        requests += 1
-        low = min(low, a)
-        high = max(high, a + max(1, size // BLOCK))
-        extent.residues[a & (RESIDUES - 1)] += 1
-        # Two int32 in one number.
-        key = (np.int64(stream[at]) << _STREAM_SHIFT) | np.int64(device[at])
-        _count_key(streams, int(key))
-        _count_key(sizes, size)
-        at += 1
-    extent.times[0], extent.times[1], extent.times[2] = first, latest, tick
-    extent.numbers[0], extent.numbers[1], extent.numbers[2] = requests, low, high
-    return -1 - at if bad else at
-
-
-@loops.jit_uncounted
-def _count_key(table: HashTable, key: int) -> None:
-    """Add one to the count of a key in a hash table."""
-    slot = find(table.keys, key)
-    table.used[0] += table.keys[slot] == EMPTY
-    table.keys[slot] = key
-    table.values[slot] += 1

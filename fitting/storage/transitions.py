@@ -12,7 +12,7 @@ under way at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -217,12 +217,14 @@ class TransitionCounter:
         steps, (time_s, _, _, lbn, size_bytes, _) = self._steps, columns
         _locate(tuple(columns[1:]), self._space, codes, seen, steps)
         found = _follow((time_s, lbn, size_bytes), self._space, seen, steps, self._last)
-        _note_states(lbn, seen.row, self._space.levels, steps, self._accessed)
+        visits = lbn, seen.row, steps.before, steps.level
+        _note_states(visits, self._space.levels, self._accessed)
         transition = np.empty(found, dtype=np.int64)
         _give_codes(steps.code, self._transitions, transition)
         logs = np.log(np.maximum(steps.gap[:found], self._least_gap))
-        _add_interarrivals(transition, steps.gap, logs, self._tally)
-        _count_log_interarrivals(transition, logs, self._tally.histogram)
+        sums, row, histogram, used = self._tally
+        _add_interarrivals(transition, steps.gap, logs, (sums, row, used))
+        _count_log_interarrivals(transition, logs, histogram)
 
     def _make_room(self, more: int) -> None:
         """Enlarge the tables for ``more`` requests, whatever they are."""
@@ -270,7 +272,7 @@ def _classes_and_kinds(survey: Survey, classes: SizeClasses, unit: int) -> hashi
     """Map every size, in units, to its class and kind, packed in one number."""
     sizes = np.concatenate(classes.sizes)
     class_ = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
-    kinds = np.array([sv.request_kind(0, int(size), survey.piece) for size in sizes])
+    kinds = sv.request_kind(0, sizes, survey.piece)
     return hashing.build_table(sizes // unit, class_ << _KIND_BITS | kinds)
 
 
@@ -285,17 +287,17 @@ def _locate(columns: Columns, space: _Space, codes: Columns, seen: Seen, steps: 
         s = hashing.value_of(streams, np.int64(stream[i]) * space.devices + device[i])
         size = hashing.value_of(sizes, size_bytes[i] >> shift)
         # A product is several times as fast as a division, and off by one at most.
-        state = int((lbn[i] - space.first_lbn) * by_width)
+        state: Any = np.int64((lbn[i] - space.first_lbn) * by_width)
         left = lbn[i] - space.first_lbn - state * space.state_blocks
         state += (1 if left >= space.state_blocks else 0) - (1 if left < 0 else 0)
-        state = min(max(state, 0), space.states - 1)
+        if state < 0 or state >= space.states:
+            state = 0 if state < 0 else space.states - 1
         origin = np.int64(s) * KINDS + (size & 3) + (3 if op[i] else 0)
         seen.stream[i] = s
-        seen.row[i] = hashing.code_of(states, int(origin * space.states + state))
+        seen.row[i] = hashing.code_of(states, origin * space.states + state)
         steps.state[i], steps.origin[i] = state, origin
-        steps.feature[i] = 2 * space.size_classes * min(op[i], OPERATIONS - 1) + (
-            size >> _KIND_BITS
-        )
+        kind = op[i] if op[i] < OPERATIONS else OPERATIONS - 1
+        steps.feature[i] = 2 * space.size_classes * kind + (size >> _KIND_BITS)
 
 
 @loops.jit_uncounted
@@ -306,40 +308,42 @@ def _follow(columns: Columns, space: _Space, seen: Seen, steps: _Steps, last: Co
     features = 2 * OPERATIONS * space.size_classes
     found = 0
     for i in range(len(lbn)):
-        s, state = np.uint64(seen.stream[i]), int(steps.state[i])
-        before = last_request[s]
+        s, state = np.uint64(seen.stream[i]), steps.state[i]
+        row = last_request[s, 0]
         goes_on = False
-        steps.before[i] = before[0]
-        if before[0] != _NONE:
-            goes_on = lbn[i] == before[2]
-            pair, level = sv.pair_code(before[1], state, space.levels, space.fan_out)
+        steps.before[i] = row
+        if row != _NONE:
+            goes_on = lbn[i] == last_request[s, 2]
+            pair, level = sv.pair_code(last_request[s, 1], state, space.levels, space.fan_out)
             steps.level[i] = level
-            key = (before[3] * space.pair_codes + pair) * features + steps.feature[i]
+            key = (last_request[s, 3] * space.pair_codes + pair) * features + steps.feature[i]
             at = np.uint64(found)
             steps.code[at] = key + (space.size_classes if goes_on else 0)
             steps.gap[at] = time_s[i] - last_s[s]
             found += 1
         seen.sequential[i] = goes_on
-        before[0], before[1] = seen.row[i], state
-        before[2], before[3] = lbn[i] + size_bytes[i] // BLOCK, steps.origin[i]
+        last_request[s, 0], last_request[s, 1] = seen.row[i], state
+        last_request[s, 2] = lbn[i] + size_bytes[i] // BLOCK
+        last_request[s, 3] = steps.origin[i]
         last_s[s] = time_s[i]
     return found
 
 
 @loops.jit_uncounted
-def _note_states(
-    lbn: IntArray, row: IntArray, levels: int, steps: _Steps, accessed: IntArray
-) -> None:
+def _note_states(columns: Columns, levels: int, accessed: IntArray) -> None:
     """Record what was accessed of each state, and at which level transitions part."""
+    lbn, row, before, level = columns
     for i in range(len(lbn)):
-        here, before, level = accessed[np.uint64(row[i])], steps.before[i], steps.level[i]
-        here[1] = max(here[1], _END - lbn[i])
-        here[2] = max(here[2], lbn[i] + 1)
-        if before != _NONE:
-            accessed[np.uint64(before), np.uint64(2 + level)] += 1
-            here[np.uint64(2 + levels + level)] += 1
+        here, start = np.uint64(row[i]), lbn[i]
+        if _END - start > accessed[here, 1]:
+            accessed[here, 1] = _END - start
+        if start >= accessed[here, 2]:
+            accessed[here, 2] = start + 1
+        if before[i] != _NONE:
+            accessed[np.uint64(before[i]), np.uint64(2 + level[i])] += 1
+            accessed[here, np.uint64(2 + levels + level[i])] += 1
         else:
-            here[0] += 1
+            accessed[here, 0] += 1
 
 
 @loops.jit_uncounted
@@ -351,26 +355,27 @@ def _give_codes(code: IntArray, transitions: hashing.HashTable, transition: IntA
 
 @loops.jit_uncounted
 def _add_interarrivals(
-    transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tally
+    transition: IntArray, gap: FloatArray, logs: FloatArray, tally: Columns
 ) -> None:
     """Add gaps to their transitions' sums; replace transitions by their histograms' rows."""
+    sums, row, used = tally
     for i in range(len(logs)):
         at, g, log = np.uint64(transition[i]), gap[i], logs[i]
-        total = tally.sums[at]
-        if total[GAPS] == 0:
-            total[SMALLEST] = g
-        total[GAPS] += 1
-        total[SUM] += g
-        total[SQUARES] += g * g
-        total[LOGS] += log
-        total[LOG_SQUARES] += log * log
-        total[G_LOGS] += g * log
-        total[SMALLEST] = min(total[SMALLEST], g)
-        total[LARGEST] = max(total[LARGEST], g)
-        if total[GAPS] == HISTOGRAM_FROM and tally.used[0] <= MOST_HISTOGRAMS:
-            tally.row[at] = tally.used[0]
-            tally.used[0] += 1
-        transition[i] = tally.row[at]
+        number = sums[at, GAPS] + 1
+        sums[at, GAPS] = number
+        sums[at, SUM] += g
+        sums[at, SQUARES] += g * g
+        sums[at, LOGS] += log
+        sums[at, LOG_SQUARES] += log * log
+        sums[at, G_LOGS] += g * log
+        if number == 1 or g < sums[at, SMALLEST]:
+            sums[at, SMALLEST] = g
+        if g > sums[at, LARGEST]:
+            sums[at, LARGEST] = g
+        if number == HISTOGRAM_FROM and used[0] <= MOST_HISTOGRAMS:
+            row[at] = used[0]
+            used[0] += 1
+        transition[i] = row[at]
 
 
 @loops.jit_uncounted
@@ -378,8 +383,8 @@ def _count_log_interarrivals(row: IntArray, logs: FloatArray, histogram: CountAr
     """Count logarithms of gaps in their histograms' classes."""
     for i in range(len(logs)):
         log2 = (logs[i] * _PER_NATURAL - LOWEST_OCTAVE) * PER_OCTAVE
-        class_ = np.uint64(min(max(log2, 0), HISTOGRAM_CLASSES - 1))
-        histogram[np.uint64(row[i]), class_] += 1
+        class_ = 0.0 if log2 < 0 else log2 if log2 < HISTOGRAM_CLASSES else HISTOGRAM_CLASSES - 1.0
+        histogram[np.uint64(row[i]), np.uint64(class_)] += 1
 
 
 def log_likelihood(fitted: TransitionCounts, seen: TransitionCounts) -> float:

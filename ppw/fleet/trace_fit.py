@@ -127,7 +127,7 @@ def locate_requests(
     # Class and kind of every size.
     size = np.concatenate(classes.sizes)
     numbers = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
-    kinds = np.array([sv.request_kind(0, int(s), survey.piece) for s in size])
+    kinds = sv.request_kind(0, size, survey.piece)
     sizes = pa.table({"size_bytes": size, "size_class": numbers, "size_kind": kinds})
     table = table.join(register_table(table.get_backend(), sizes), "size_bytes")
     state = (table.lbn - diagram.first_lbn) // diagram.state_blocks

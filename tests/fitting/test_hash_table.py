@@ -56,7 +56,8 @@ def hashed(key):
 @given(st.integers(0, 2**62))
 def test_keys_are_spread_by_multiplication(key):
     assert hashing.scramble(key) == hashed(key)
-    assert hashing.spread_bits(key) == (key * FIBONACCI % WHOLE) >> 30
+    home = ((key >> 3) * FIBONACCI % WHOLE) >> 30 << 3 | key & 7
+    assert hashing.home_slot(key, 2**20 - 1) == home % 2**20
 
 
 @given(st.dictionaries(KEYS, st.integers(0, 2**31 - 1), min_size=1, max_size=60))
