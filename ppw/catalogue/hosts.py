@@ -144,9 +144,8 @@ class Host:
             for key, figure in self.figures.items()
         }
         texts = {key: getattr(self, key) for key in TEXTS}
-        return rs.write_document(
-            "host", None, {"host": {**texts, "figures": figures, "sources": self.sources}}
-        )
+        host = {**texts, "figures": figures, "sources": self.sources}
+        return rs.write_document("host", None, {"host": host})
 
     @classmethod
     @rs.reads_document
@@ -221,10 +220,8 @@ def parse_hosts(raw: bytes, file: str) -> tuple[Host, ...]:
     entries = table.pop("host")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise PpwError(f"{file}: key 'host': not tables; write [[host]] above the keys of each")
-    return tuple(
-        host_of(_write_out(entry, table), f"{file}: host {place}")
-        for place, entry in enumerate(entries, 1)
-    )
+    each = enumerate((_write_out(entry, table) for entry in entries), 1)
+    return tuple(host_of(host, f"{file}: host {place}") for place, host in each)
 
 
 def _write_out(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:

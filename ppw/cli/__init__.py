@@ -131,9 +131,8 @@ class Commands(NamedCommands):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by section."""
         for title, names in SECTIONS.items():
-            listed = [
-                (n, c.get_short_help_str(70)) for n in names if (c := self.get_command(ctx, n))
-            ]
+            found = ((name, self.get_command(ctx, name)) for name in names)
+            listed = [(name, command.get_short_help_str(70)) for name, command in found if command]
             with formatter.section(title):
                 formatter.write_dl(listed)
 

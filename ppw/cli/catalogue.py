@@ -32,18 +32,13 @@ class Listing:
     caveats: tuple[str, ...] = ()
 
 
-# Heading and unit by figure of a host.
+# Unit by figure of a host, whose heading is the figure without it.
 _HOST_COLUMNS = {
-    "name": ("name", ""),
-    "family": ("family", ""),
-    "cores": ("cores", ""),
-    "threads": ("threads", ""),
-    "base_hz": ("base", "Hz"),
-    "turbo_hz": ("turbo", "Hz"),
-    "tdp_w": ("tdp", "W"),
-    "rapl": ("rapl", ""),
-    "dvfs": ("dvfs", ""),
-    "launched": ("launched", ""),
+    **dict.fromkeys(("name", "family", "cores", "threads"), ""),
+    "base_hz": "Hz",
+    "turbo_hz": "Hz",
+    "tdp_w": "W",
+    **dict.fromkeys(("rapl", "dvfs", "launched"), ""),
 }
 
 
@@ -74,10 +69,11 @@ def hosts_command(name: str | None, where: tuple[str, ...], **folders: tuple[str
     # Text needs no pandas, which takes longer to load than all the rest: tables are made late.
     hosts = catalogue.hosts.choose_hosts(ppw.load_hosts(*folders["catalogue"]).values(), where)
     rows = [{figure: getattr(host, figure) for figure in _HOST_COLUMNS} for host in hosts]
+    columns = list(_HOST_COLUMNS)
     return Listing(
         partial(_hosts_table_text, rows),
         lambda: _document("hosts", hosts=rows),
-        lambda: _make_frame(rows, list(_HOST_COLUMNS)),
+        lambda: _make_frame(rows, columns),
     )
 
 
@@ -96,8 +92,8 @@ def _make_frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
 
 
 def _hosts_table_text(rows: list[dict[str, Any]]) -> str:
-    texts = [[_figure_text(row[c], unit) for c, (_, unit) in _HOST_COLUMNS.items()] for row in rows]
-    table = text_table([title for title, _ in _HOST_COLUMNS.values()], texts)
+    texts = [[_figure_text(row[c], unit) for c, unit in _HOST_COLUMNS.items()] for row in rows]
+    table = text_table([figure.partition("_")[0] for figure in _HOST_COLUMNS], texts)
     return f"{table}\n{len(rows)} hosts; – marks a figure that has no reliable source"
 
 
@@ -133,9 +129,8 @@ def datasets_command(name: str | None, fetch: bool, folder: str | None) -> Listi
     if fetch:
         raise click.UsageError("--fetch needs the name of a data set: ppw datasets NAME --fetch")
     table = ppw.list_datasets(folder)
-    return Listing(
-        partial(_datasets_table, table), lambda: _document("datasets", rows=table), lambda: table
-    )
+    text = partial(_datasets_table, table)
+    return Listing(text, lambda: _document("datasets", rows=table), lambda: table)
 
 
 def _fetch_files(dataset: catalogue.datasets.Dataset, folder: str | None) -> Path:

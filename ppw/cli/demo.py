@@ -148,9 +148,8 @@ class SimulatedDemo:
             known = own["freq_hz"].isin(LEARNT_HZ)
             first = own.loc[own["freq_hz"] == LEARNT_HZ[0], "time_s"].item()
             curve = curves[curves["workload"] == program]
-            (line,) = ax.plot(
-                curve["freq_hz"] / 1e9, first / curve["projected"], lw=1, label=program
-            )
+            speed = first / curve["projected"]
+            (line,) = ax.plot(curve["freq_hz"] / 1e9, speed, lw=1, label=program)
             for points, style in ((own[known], "full"), (own[~known], "none")):
                 x, y = points["freq_hz"] / 1e9, first / points["time_s"]
                 ax.plot(x, y, "o", ms=4, fillstyle=style, color=line.get_color())
@@ -169,9 +168,8 @@ def simulated_demo() -> SimulatedDemo:
     programs = _without_control_program(runs)
     learnt = _rows_at(programs, LEARNT_HZ)
     table = _project_table(learnt, TESTED_HZ, ["cpi", "time"])
-    measured = programs.rename(columns={"time_s": "time"}).melt(
-        [*_KEYS, "freq_hz"], ["cpi", "time"], "metric", "simulated"
-    )
+    measured = programs.rename(columns={"time_s": "time"})
+    measured = measured.melt([*_KEYS, "freq_hz"], ["cpi", "time"], "metric", "simulated")
     columns = [*_KEYS, "freq_hz", "metric", "projected", "lower", "upper"]
     joined = table[columns].merge(measured, on=[*_KEYS, "freq_hz", "metric"], how="left")
     joined["error_pct"] = 100 * (joined["projected"] / joined["simulated"] - 1)

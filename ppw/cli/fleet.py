@@ -87,10 +87,8 @@ def fleet_question(
             for fault in result.faults:
                 out.say(f"fault: {fault}")
             if result.faults and not keep_going:
-                count = len(result.faults)
-                out.say(
-                    f"{count} faults: the answer leaves these out; with --keep-going ppw exits 0"
-                )
+                count = f"{len(result.faults)} faults"
+                out.say(f"{count}: the answer leaves these out; with --keep-going ppw exits 0")
                 return 1
             return out.report_failed_check(failure) if failure else 0
 

@@ -369,10 +369,8 @@ def _simulate_and_write(given: opt.Given) -> None:
     rows: list[dict[str, Any]] = []
     texts: list[list[str]] = []
     simulated = workloads.simulated
-    rows_of_cells = simulated.simulate_sweep(
-        programs, cores, clocks, processes=processes, data_bytes=data_bytes
-    )
-    for cell, row in rows_of_cells:
+    how: dict[str, Any] = {"processes": processes, "data_bytes": data_bytes}
+    for cell, row in simulated.simulate_sweep(programs, cores, clocks, **how):
         rows.append(row)
         clock = frequency_text(cell.freq_hz)
         figures = shown(row["time_s"], "s"), f"{row['cpi']:.4g}"

@@ -23,6 +23,7 @@ from measurements.table import headers, units
 from ppw import catalogue
 from ppw.cli import output as out
 from ppw.errors import PpwError
+from ppw.results.text import join_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,13 +181,13 @@ class Several(ParamType[tuple[Any, ...]]):
     name = "list"
 
     def __init__(self, one: ParamType[Any]) -> None:
-        self._make_scalar_kind = one
+        self._kind = one
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read each value."""
         if not isinstance(value, str):
             return value
-        return tuple(self._make_scalar_kind.convert(part, param, ctx) for part in value.split(","))
+        return tuple(self._kind.convert(part, param, ctx) for part in value.split(","))
 
 
 def read_counts(text: str) -> tuple[int, ...]:
@@ -293,9 +294,8 @@ def complete_selection(ctx: click.Context, param: click.Parameter, incomplete: s
 
 def complete_host(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete a host of the catalogue."""
-    return [
-        name for name in catalogue.hosts.load_hosts() if name.lower().startswith(incomplete.lower())
-    ]
+    typed = incomplete.lower()
+    return [name for name in catalogue.hosts.load_hosts() if name.lower().startswith(typed)]
 
 
 def complete_dataset(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -764,9 +764,8 @@ def draws_option(default: int, meaning: str) -> Decorator:
     return options(f"--draws N>=100 ({default}): {meaning}")
 
 
-DRAWS = all_of(
-    VOLTAGES, POOL, KEEP_ALL, draws_option(2000, "Number of posterior draws per group."), SEED
-)
+_DRAWS = draws_option(2000, "Number of posterior draws per group.")
+DRAWS = all_of(VOLTAGES, POOL, KEEP_ALL, _DRAWS, SEED)
 
 
 def steps_option(fewest: int, meaning: str) -> Decorator:
@@ -794,8 +793,7 @@ _FORMAT_OF_ENDING = {"md": "markdown"}
 def _list_endings(formats: Sequence[str]) -> str:
     """List the endings of files in some formats."""
     spelt = {name: ending for ending, name in _FORMAT_OF_ENDING.items()}
-    endings = [f".{spelt.get(name, name)}" for name in formats if name != "text"]
-    return " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
+    return join_words([f".{spelt.get(name, name)}" for name in formats if name != "text"], "or")
 
 
 def output_options_of(*formats: str, elsewhere: Sequence[str] = ()) -> Decorator:

@@ -172,10 +172,8 @@ def pressure_command(
         raise click.UsageError(
             "--operations applies to one workload: give the logs of one workload"
         )
-    recordings = {
-        name: [read_logs(group, given) for group in _by_recorder(paths)]
-        for name, paths in named.items()
-    }
+    groups = {name: _by_recorder(paths) for name, paths in named.items()}
+    recordings = {name: [read_logs(one, given) for one in of] for name, of in groups.items()}
     return ppw.pressure_matrix(
         recordings,
         capacity=pop_capacities(given),

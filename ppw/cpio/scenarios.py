@@ -136,10 +136,9 @@ def project_scenarios(
     values = _scenario_values(scaling, spec.cores, floor, draws, seed)
     at_most = measured == scaling.most[codes]
     network, assumed = _network_bytes(table, groups, network_share)
-    in_memory = io_runs.column(table, "memory_read_bytes_s") + io_runs.column(
-        table, "memory_write_bytes_s"
-    )
-    in_memory *= table["time_s"]
+    ways = ("memory_read_bytes_s", "memory_write_bytes_s")
+    reads, writes = (io_runs.column(table, name) for name in ways)
+    in_memory = (reads + writes) * table["time_s"]
     remarks = [
         *(str(c) for c in runs.attrs.get("caveats", ())),
         *(*clocks, *cav.run_caveats(every), *assumed),

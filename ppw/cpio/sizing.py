@@ -55,10 +55,7 @@ class DataSweep(NamedTuple):
                 f"pue {pue!r} is below 1: give the power of the site divided by that of its servers"
             )
         as_share("level", level)
-        known = {
-            name: np.nan if value is None else as_positive(name, value)
-            for name, value in numbers.items()
-        }
+        known = {n: np.nan if x is None else as_positive(n, x) for n, x in numbers.items()}
         return cls(idle_share=float(idle_share), pue=float(pue), level=float(level), **known)
 
     def servers(self, rate: FloatArray) -> FloatArray:

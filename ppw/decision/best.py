@@ -507,9 +507,8 @@ def best(
     rates = obj.Rates.of(electricity, lifetime_hours, idle_power)
     limits = obj.Limits.of(deadline, power_cap, level, max_slowdown)
     asked = None if steps is None else obj.as_steps(steps)
-    prepared = pr.prepare(
-        runs, by=by, metric=_choose_metric(runs, objective, rates, limits), keep_all=keep_all
-    )
+    metric = _choose_metric(runs, objective, rates, limits)
+    prepared = pr.prepare(runs, by=by, metric=metric, keep_all=keep_all)
     answers = Answers.of(prepared, FitOptions(voltages=voltages, pool=pool))
     problem = Problem(prepared, answers, obj.OBJECTIVES[objective], rates, price, limits)
     problem.refuse_idle()

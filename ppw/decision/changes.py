@@ -327,9 +327,8 @@ def check_changes(
 def choose_side(runs: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
     """Choose the runs of one side, named for messages by what selects it."""
     side = gr.choose_runs(runs, where)
-    side.attrs["source"] = (
-        " ".join(map(str, where.values())) if [*where] == [schema.FILE_COLUMN] else gr.words(where)
-    )
+    is_file = [*where] == [schema.FILE_COLUMN]
+    side.attrs["source"] = " ".join(map(str, where.values())) if is_file else gr.words(where)
     return side
 
 
@@ -424,10 +423,8 @@ class _Sides:
     def project(self, limit: Limit, cells: pd.DataFrame) -> pd.DataFrame:
         """Drop steps of one side, and compare groups that share no step by fitted curves."""
         shared = cells["size_base"].gt(0) & cells["size_new"].gt(0)
-        of_group = cells.groupby("group")
-        both = of_group["size_base"].transform("max").gt(0) & of_group["size_new"].transform(
-            "max"
-        ).gt(0)
+        most = cells.groupby("group")[["size_base", "size_new"]].transform("max")
+        both = most.gt(0).all(axis=1)
         apart = both & ~shared.groupby(cells["group"]).transform("any")
         if count := int((both & ~apart & ~shared).sum()):
             self.caveats.append(f"{limit.text}: {count} frequencies of one side alone are left out")
@@ -509,10 +506,8 @@ def _estimate_changes(cells: pd.DataFrame) -> pd.DataFrame:
         variance = cells[f"var_{side}"].to_numpy()
         estimates.append(moderate_variances(variance, np.maximum(size - 1, 0.0)))
     # A side without a repeated run has the noise of the other one.
-    estimates = [
-        other if not own[1].any() else own
-        for own, other in zip(estimates, estimates[::-1], strict=True)
-    ]
+    ends = zip(estimates, estimates[::-1], strict=True)
+    estimates = [own if own[1].any() else other for own, other in ends]
     (var_base, df_base), (var_new, df_new) = estimates
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.sqrt(var_base / sizes[0] + var_new / sizes[1])

@@ -339,8 +339,8 @@ def _measure_hosts(
     for key, rows in runs.groupby([*keys, "host"], sort=True, dropna=False):
         rows, at = _full_load_at_frequency(rows, freq)
         if len(rows):
-            values = measures.loc[rows.index]
-            means = {str(name): _finite_mean(values[name]) for name in values}
+            values = measures.loc[rows.index].replace([np.inf, -np.inf], np.nan)
+            means = {str(name): float(mean) for name, mean in values.mean().items()}
             scope = " and ".join(sorted(compare.scopes_of(rows)))
             measured = int((~rows["projected"]).sum())
             yield HostFigures(key[:-1], str(key[-1]), at, measured, means, scope)
@@ -385,12 +385,6 @@ def _full_load_at_frequency(rows: pd.DataFrame, freq: float | None) -> tuple[pd.
         return rows, float("nan")
     at = float(rows["freq_hz"].max()) if freq is None else freq
     return rows[(rows["freq_hz"] / at - 1).abs() <= SAME_STEP], at
-
-
-def _finite_mean(values: pd.Series[float]) -> float:
-    """Mean of the finite values; NaN where there is none."""
-    known = values.to_numpy()[np.isfinite(values)]
-    return float(known.mean()) if known.size else float("nan")
 
 
 def _slowest(by_key: _ByKey, hosts: Sequence[str]) -> str:

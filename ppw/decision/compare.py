@@ -45,17 +45,13 @@ def match_groups(
     """
     sides = [np.flatnonzero(gr.rows_where(groups.keys, side)) for side in (a, b)]
     rest = [c for c in groups.by if c not in a and c not in b]
-    values = {
-        c: [list(dict.fromkeys(map(str, groups.keys[c].iloc[s]))) for s in sides] for c in rest
-    }
+    keys = groups.keys
+    values = {c: [list(dict.fromkeys(map(str, keys[c].iloc[s]))) for s in sides] for c in rest}
     # What is one thing in all of A and another in all of B tells what they are, not what they did.
-    described = [
-        c for c, (of_a, of_b) in values.items() if len(of_a) == len(of_b) == 1 and of_a != of_b
-    ]
+    alone = [c for c in rest if len(values[c][0]) == len(values[c][1]) == 1]
+    described = [c for c in alone if values[c][0] != values[c][1]]
     by = [c for c in rest if c not in described]
-    of_a, of_b = (
-        {tuple(str(groups.keys[c].iloc[g]) for c in by): int(g) for g in side} for side in sides
-    )
+    of_a, of_b = ({tuple(map(str, keys[by].iloc[g])): int(g) for g in side} for side in sides)
     for side, found, which in zip(sides, (of_a, of_b), "AB", strict=True):
         if len(found) < len(side):
             keys = groups.keys.iloc[side]
@@ -220,7 +216,10 @@ class Comparison(Result):
             """,
             title=COSTS_ALIKE.rstrip(":"),
             most=20,
-            show={"value": lambda row: f"{tx.shown(row['value'])} {row['unit']}"},
+            # Money is a bare number, as prices have no currency here.
+            show={
+                "value": lambda r: tx.shown(r["value"], r["unit"].replace("currency", "").strip())
+            },
         ),
     )
 
@@ -250,7 +249,7 @@ class Comparison(Result):
             better.setdefault(side, []).append(_spaced_name(metric))
             sentences.append(f"{_spaced_name(metric)}: {self._sentence_of(str(metric), rows)}.")
         parts = [
-            _BETTER[side].format(_join_with_and(better[side])) for side in _BETTER if side in better
+            _BETTER[side].format(tx.join_words(better[side])) for side in _BETTER if side in better
         ]
         sides = f"A is {gr.words(self.a)}, B is {gr.words(self.b)}{_frequencies_text(self.table)}"
         return [f"{sides}: {'; '.join(parts)}.", *sentences]
@@ -340,18 +339,11 @@ def _frequencies_text(table: pd.DataFrame) -> str:
     return f", both at {a}" if a == b else f", at {a} and {b}"
 
 
-def _join_with_and(names: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
 def _count_better(rows: pd.DataFrame) -> str:
     """Say in how many groups A and B are better, and in how many it is undecided."""
-    counts = {side: int((rows["better"] == side).sum()) for side in ("A", "B")}
-    parts = [f"{side} in {count}" for side, count in counts.items() if count]
-    if parts:
-        parts[0] = parts[0].replace(" in ", " is better in ", 1)
-    if undecided := len(rows) - sum(counts.values()):
-        parts.append(f"undecided in {undecided}")
+    counts = rows["better"].value_counts()
+    parts = [f"{side} in {counts[side]}" for side in ("A", "B", UNDECIDED) if side in counts]
+    parts[0] = parts[0].replace("A in ", "A is better in ").replace("B in ", "B is better in ")
     return f"{', '.join(parts)} of {len(rows)} groups"
 
 

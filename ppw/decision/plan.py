@@ -131,9 +131,8 @@ class GroupPlan:
         """Judge the candidates, one or more, of one group, and look ahead."""
         goal, level, count = question.goal, question.level, len(known)
         now = float(nm.present(known, level)[0])
-        first = nm.judge_candidates(
-            known, candidates, level, question.random_numbers(_DRAWS, count)
-        )
+        drawn = question.random_numbers(_DRAWS, count)
+        first = nm.judge_candidates(known, candidates, level, drawn)
         fewest, most = (end(c.runs for c in candidates) for end in (min, max))
         in_all = question.random_numbers(_DRAWS_IN_ALL, count)
         everywhere = [c for c in candidates if c.runs == most]
@@ -143,9 +142,8 @@ class GroupPlan:
         ahead = question.random_numbers(_DRAWS_AHEAD, count)
         # One stage says what to measure next, wherever the goal is.
         furthest = 1 if hopeless else _MOST_AHEAD
-        stages = nm.look_ahead(
-            known, first, later, goal, level, ahead, question.most_runs, furthest
-        )
+        most_runs = question.most_runs
+        stages = nm.look_ahead(known, first, later, goal, level, ahead, most_runs, furthest)
         best = first.candidates.index(stages[0].candidate) if stages else -1
         # More measurements leave no more than the best of them; what says else is chance.
         floor = (float(min(least.mean(), first.mean_half_width.min())), form, noise)
@@ -431,10 +429,8 @@ class Plan(rs.Result):
         ax.set_ylabel("half width to expect (%)")
         ax.set_ylim(bottom=0)
         name = self.name(group.to_dict(orient="records")[0])
-        ax.set_title(
-            f"{self.metric} at {tx.shown(self.freq_hz, 'Hz')}"
-            + f": {tx.plot_label(name)}" * bool(name)
-        )
+        of = f": {tx.plot_label(name)}" if name else ""
+        ax.set_title(f"{self.metric} at {tx.shown(self.freq_hz, 'Hz')}{of}")
         ax.legend()
         return ax
 
@@ -525,10 +521,8 @@ def plan(
         )
     offered = _offered_steps(prepared, steps, list(known))
     others = _other_programs(prepared, asked, offered)
-    made = [
-        GroupPlan.of(g, known[g], asked.candidates(offered[g]), asked, others[g])
-        for g in sorted(known)
-    ]
+    plans = ((g, asked.candidates(offered[g])) for g in sorted(known))
+    made = [GroupPlan.of(g, known[g], steps, asked, others[g]) for g, steps in plans]
     caveats = prepared.caveats() + _left_out_caveats(prepared, len(known), single)
     rs.warn_caveats(caveats)
     every = [(one.group, row) for one in made for row in one.rows()]

@@ -75,9 +75,8 @@ def characterisation_page(result: characterise.Characterisation) -> Page:
             f"Ratios to {result.reference}: points to the right of 1 are better than that host."
         )
         figures.append(Figure(draw(result.plot, height=1.4 + 0.3 * len(lines)), caption))
-    return Page.of(
-        result, title="Hosts side by side", subtitle=" · ".join(result.hosts), figures=figures
-    )
+    hosts = " · ".join(result.hosts)
+    return Page.of(result, title="Hosts side by side", subtitle=hosts, figures=figures)
 
 
 def changes_page(result: changes.ChangeCheck) -> Page:

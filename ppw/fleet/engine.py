@@ -143,11 +143,10 @@ def report_progress(
         yield
         return
     done = threading.Event()
-    share_done = _share_done_by_spark if is_spark(connection) else _share_done_by_duckdb
 
     def report_until_done() -> None:
         while not done.wait(_EVERY_S):
-            report(share_done(connection))
+            report(_share_done(connection))
 
     thread = threading.Thread(target=report_until_done, daemon=True)
     thread.start()
@@ -159,11 +158,9 @@ def report_progress(
     report(1.0)
 
 
-def _share_done_by_duckdb(connection: Any) -> float:
-    return min(max(float(connection.con.query_progress()), 0.0) / 100, 1.0)
-
-
-def _share_done_by_spark(connection: Any) -> float:
+def _share_done(connection: Any) -> float:
+    if not is_spark(connection):
+        return min(max(float(connection.con.query_progress()), 0.0) / 100, 1.0)
     tracker = connection._session.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     running = [s for s in stages if s is not None and s.numTasks]

@@ -193,10 +193,10 @@ def _with_decades(table: ir.Table, columns: Sequence[str]) -> ir.Table:
     sizes = {name: table[name].abs() for name in columns}
     # 0 has no digits, nor has what could not be read.
     sizes = {n: ((s > 0) & (s < float("inf"))).ifelse(s, None) for n, s in sizes.items()}
-    table = table.mutate(**{f"{name}__decade": s.log10().floor() for name, s in sizes.items()})
-    return table.mutate(
-        **{f"{name}__mantissa": s / 10.0 ** table[f"{name}__decade"] for name, s in sizes.items()}
-    )
+    decades = {f"{name}__decade": s.log10().floor() for name, s in sizes.items()}
+    table = table.mutate(**decades)
+    sizes = {f"{n}__mantissa": s / 10.0 ** table[f"{n}__decade"] for n, s in sizes.items()}
+    return table.mutate(**sizes)
 
 
 def columns_read(layout: Layout, known: pd.DataFrame) -> list[str]:
@@ -299,10 +299,9 @@ def merge_moments(tables: Sequence[ir.Table], layout: Layout) -> ir.Table:
     made: dict[str, Any] = {name: centred[name].sum() for name in layout.counts}
     for name, c in each:
         centre = centred[f"centre__{name}__{c}"]
+        count = centred[gr.count_column(name)]
         apart = centred[gr.mean_column(name, c)] - centre
-        squares = (
-            centred[gr.squares_column(name, c)] + centred[gr.count_column(name)] * apart * apart
-        )
+        squares = centred[gr.squares_column(name, c)] + count * apart * apart
         made[gr.mean_column(name, c)] = centre.max()
         made[gr.squares_column(name, c)] = squares.sum()
     for name in layout.finest:
@@ -526,9 +525,8 @@ def read_cells(
     def read_part(part: rf.FleetRuns) -> FleetCells:
         known = rf.filled_columns(part)
         settings = rf.setting_candidates(part) if checked else None
-        layout = layout_of(
-            known, by=by, metric=metric, options=options, settings=settings, lines_only=lines_only
-        )
+        how: dict[str, Any] = {"options": options, "lines_only": lines_only}
+        layout = layout_of(known, by=by, metric=metric, settings=settings, **how)
         with eng.report_progress(part.connection, progress):
             table = moments(runs_for(part.table, layout, known), layout)
             arrow = part.connection.to_pyarrow(table)

@@ -6,6 +6,7 @@ and calibration are those of the answers in memory, which take cells as they tak
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,10 +91,7 @@ class FleetAnswer(Generic[R]):
     def to_table(self) -> ir.Table:
         """Answer as a table of the engine, to join with others there.
 
-        Raises
-        ------
-        PpwError
-            When the answer was read from JSON, and has no engine.
+        Raises `PpwError` when the answer was read from JSON, and has no engine.
         """
         if self.connection is None:
             raise PpwError("this answer was read from JSON and has no engine: use to_frame()")
@@ -258,14 +256,11 @@ def project(
     CaveatWarning
         For each caveat, and each fault.
     """
-    frequencies = tx.as_frequencies(freq)
+    at = tx.as_frequencies(freq)
     opening, options = _split_keywords(keywords)
     read = _read_cells(source, opening, by, metric, options, checked=not keep_all)
-    return _answer_from(
-        read,
-        lambda prepared: project_prepared(prepared, frequencies, options, level),
-        keep_all=keep_all,
-    )
+    ask = functools.partial(project_prepared, frequencies=at, options=options, level=level)
+    return _answer_from(read, ask, keep_all=keep_all)
 
 
 def validate(
@@ -307,14 +302,11 @@ def validate(
     opening, options = _split_keywords(keywords)
     across = scheme == "host" or train_host is not None
     read = _read_cells(source, opening, by, metric, options, checked=not keep_all, but_host=across)
-    return _answer_from(
-        read,
-        lambda prepared: validation.validate_prepared(
-            prepared, plan, options, level, keep_all=keep_all
-        ),
-        keep_all=keep_all,
-        drop=False,
-    )
+
+    def ask(prepared: Any) -> Validation:
+        return validation.validate_prepared(prepared, plan, options, level, keep_all=keep_all)
+
+    return _answer_from(read, ask, keep_all=keep_all, drop=False)
 
 
 def check(
@@ -375,15 +367,8 @@ def _read_cells(
     if but_host:
         columns = identity_columns(rf.filled_columns(runs)) if by is None else tx.as_names(by)
         by = [c for c in columns if c != "host"]
-    return mo.read_cells(
-        runs,
-        by=by,
-        metric=metric,
-        options=options,
-        checked=checked,
-        lines_only=lines_only,
-        progress=progress,
-    )
+    how: dict[str, Any] = {"checked": checked, "lines_only": lines_only, "progress": progress}
+    return mo.read_cells(runs, by=by, metric=metric, options=options, **how)
 
 
 def _open_state(source: object) -> FleetState | None:
@@ -440,9 +425,8 @@ def _answer_from(
 ) -> FleetAnswer[Any]:
     """Answer from prepared cells; where that fails, add the faults to the error as notes."""
     try:
-        prepared, unusable, missing = mo.prepare_cells(
-            read.frame, read.layout, keep_all=keep_all, drop=drop
-        )
+        how = {"keep_all": keep_all, "drop": drop}
+        prepared, unusable, missing = mo.prepare_cells(read.frame, read.layout, **how)
         answer = ask(prepared)
     except PpwError as error:
         unusable = groups.run_count(read.frame, mo.unusable_mask(read.frame))

@@ -76,9 +76,8 @@ def find_files(source: str) -> list[str]:
 def given_names(files: Sequence[str]) -> dict[str, str]:
     """Map the absolute paths that engines report to the file names as they were given."""
     local = [(Path(file), file) for file in files if "://" not in file]
-    absolute = {
-        str(made): file for path, file in local for made in (path.absolute(), path.resolve())
-    }
+    full = [(str(made), file) for path, file in local for made in (path.absolute(), path.resolve())]
+    absolute = dict(full)
     return absolute | {file: file for file in files}
 
 
@@ -105,9 +104,8 @@ def kind_of(file: str) -> FileKind | Fault:
         try:
             parts = pq.read_schema(file)
         except (pa.ArrowException, OSError) as error:
-            return Fault(
-                file, f"broken Parquet: {first_line(error)}: write it again, or leave it out"
-            )
+            what = f"broken Parquet: {first_line(error)}: write it again, or leave it out"
+            return Fault(file, what)
         return FileKind("parquet", tuple((part.name, str(part.type)) for part in parts))
     try:
         with gzip.open(file) if plain.endswith(".gz") else Path(file).open("rb") as stream:
@@ -136,9 +134,8 @@ def _kind_of_csv(stream: IO[bytes] | gzip.GzipFile, file: str) -> FileKind | Fau
 def _decimal_comma(content: bytes, names: list[str], delimiter: str) -> str | None:
     """Find the first cell with a decimal comma (1,8) in the first rows; None without one."""
     known = headers.rename_headers(names, {}, "")
-    numbers = [
-        at for at, h in enumerate(names) if h in known and known[h].canonical in schema.NUMERIC
-    ]
+    numeric = {header for header, named in known.items() if named.canonical in schema.NUMERIC}
+    numbers = [at for at, header in enumerate(names) if header in numeric]
     rows = csv.reader(content.decode(errors="replace").splitlines()[:_ROWS], delimiter=delimiter)
     cells = (row[at] for row in rows for at in numbers if at < len(row))
     return next((cell for cell in cells if reading.WITH_COMMA.fullmatch(cell)), None)
@@ -224,15 +221,10 @@ def canonical(
     −inf, which no rule of a runs table allows. ``columns`` is the user's mapping, ``source`` a
     name for messages.
     """
-    renamings = headers.rename_headers(list(table.columns), columns or {}, source)
-    return table.select(
-        **{
-            renamings[name].canonical if name in renamings else name: _canonical_column(
-                table[name], renamings.get(name, headers.Renaming(name))
-            )
-            for name in table.columns
-        }
-    )
+    known = headers.rename_headers(list(table.columns), columns or {}, source)
+    renamings = {name: known.get(name, headers.Renaming(name)) for name in table.columns}
+    made = {one.canonical: _canonical_column(table[name], one) for name, one in renamings.items()}
+    return table.select(**made)
 
 
 def _canonical_column(column: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
@@ -337,9 +329,8 @@ class FleetRuns:
 
     def only(self, files: Sequence[str]) -> FleetRuns:
         """Keep the runs of some of the files."""
-        opened = _open_files(
-            self.connection, files, self.columns, self.name, several=len(self.files) > 1
-        )
+        several, name = len(self.files) > 1, self.name
+        opened = _open_files(self.connection, files, self.columns, name, several=several)
         return opened.holding(self.where)
 
     def without(self, faults: Sequence[Fault]) -> FleetRuns:
@@ -440,9 +431,8 @@ def _open_files(
             tables.append(canonical(opened, columns=columns, source=_files_text(alike)))
             parts.append(FilePart(tuple(alike), frozenset(tables[-1].columns)))
         except MeasurementError as error:
-            faults += [
-                Fault(file, str(error).removeprefix(f"{_files_text(alike)}: ")) for file in alike
-            ]
+            what = str(error).removeprefix(f"{_files_text(alike)}: ")
+            faults += [Fault(file, what) for file in alike]
     if not tables:
         raise UnusableFilesError(name, faults)
     left_out = {fault.file for fault in faults}

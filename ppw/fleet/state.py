@@ -70,10 +70,7 @@ class FleetState:
     def open(cls, folder: str | os.PathLike[str]) -> FleetState:
         """Open a state; an empty one where the folder has none yet.
 
-        Raises
-        ------
-        PpwError
-            For a folder that holds something else, or a state of another version.
+        Raises `PpwError` for a folder that holds something else, or a state of another version.
         """
         path = Path(folder)
         manifest = path / _MANIFEST
@@ -131,10 +128,7 @@ class FleetState:
     def cells(self, connection: BaseBackend) -> ibis.Table:
         """Open the moment table of the state in an engine.
 
-        Raises
-        ------
-        PpwError
-            For a state that nothing was added to, or whose file is damaged.
+        Raises `PpwError` for a state that nothing was added to, or whose file is damaged.
         """
         self._require_layout()
         path = self.folder.absolute() / self.generation / _CELLS
@@ -147,10 +141,7 @@ class FleetState:
     def layout_by(self, by: Sequence[str] | None = None) -> Layout:
         """Return the layout with the columns of ``by``, or the state's own, as group keys.
 
-        Raises
-        ------
-        PpwError
-            For a column that the state does not keep.
+        Raises `PpwError` for a column that the state does not keep.
         """
         layout = self._require_layout()
         keys = (*layout.by, *layout.shades)
@@ -175,10 +166,9 @@ class FleetState:
         """Number of the state's runs with impossible values, which take no part."""
         if not self.generation:
             return 0
-        cells = pq.read_table(
-            self.folder / self.generation / _CELLS, columns=[groups.FLAGS, groups.RUNS]
-        )
-        flags, runs = (cells[name].to_numpy() for name in (groups.FLAGS, groups.RUNS))
+        columns = [groups.FLAGS, groups.RUNS]
+        cells = pq.read_table(self.folder / self.generation / _CELLS, columns=columns)
+        flags, runs = (cells[name].to_numpy() for name in columns)
         return int(runs[(flags & groups.UNUSABLE) > 0].sum())
 
     def digests(self) -> set[str]:
@@ -325,9 +315,8 @@ def join_layouts(before: Layout, new: Layout) -> Layout:
             "state again from its runs"
         )
     keys = dict.fromkeys((*before.by, *before.shades, *new.by, *new.shades))
-    shades = [
-        name for name in keys if name not in before.by and name not in (mo.FREQUENCY, groups.FLAGS)
-    ]
+    apart = {*before.by, mo.FREQUENCY, groups.FLAGS}
+    shades = [name for name in keys if name not in apart]
     known = {*before.metrics, *new.metrics}
     return replace(
         before,
@@ -518,18 +507,11 @@ class _Update:
         before = self.state.layout
         if before is not None:
             layout, new = join_layouts(before, layout), layout
-            parts = [
-                widen_table(self.state.cells(self.connection), before, layout),
-                widen_table(table, new, layout),
-            ]
-            table = mo.merge_moments(parts, layout)
-        names = pa.table(
-            {
-                "digest": [digests[file].digest for file in runs.files],
-                "name": list(runs.files),
-                "bytes": [digests[file].stamp[0] for file in runs.files],
-            }
-        )
+            known_cells = widen_table(self.state.cells(self.connection), before, layout)
+            table = mo.merge_moments([known_cells, widen_table(table, new, layout)], layout)
+        contents = [digests[file] for file in runs.files]
+        columns = [[c.digest for c in contents], [*runs.files], [c.stamp[0] for c in contents]]
+        names = pa.table(dict(zip(("digest", "name", "bytes"), columns, strict=True)))
         if before is not None:
             names = pa.concat_tables([self.state.file_table(), names])
         cells = widen_table(table, layout, layout).order_by(list(layout.keys))
@@ -621,10 +603,10 @@ def _clock_faults(runs: rf.FleetRuns) -> list[Fault]:
 
 def _strange_time(earliest: float, latest: float, now: float) -> str:
     """Say which start (s since 1970) is in the future or before the year 2000; "" if neither."""
-    ahead = latest > now + _AHEAD_S
-    if not ahead and earliest >= _EARLIEST_S:
+    if latest > now + _AHEAD_S:
+        at, when = latest, "in the future of this machine's clock"
+    elif earliest < _EARLIEST_S:
+        at, when = earliest, "before the year 2000"
+    else:
         return ""
-    at = datetime.fromtimestamp(latest if ahead else earliest, UTC).isoformat(timespec="seconds")
-    return f"{at}, " + (
-        "in the future of this machine's clock" if ahead else "before the year 2000"
-    )
+    return f"{datetime.fromtimestamp(at, UTC).isoformat(timespec='seconds')}, {when}"

@@ -43,9 +43,8 @@ def points_in(
 ) -> ibis.Table:
     """Pair each point in time with the intervals of its host that contain it, ends included."""
     spread = _repeat_rows(intervals.mutate(low_s=low, high_s=high), "low_s", "high_s", width)
-    pairs = spread.join(
-        points.mutate(bucket=_bucket_number(points.at_s, width)), ["host", "bucket"]
-    )
+    points = points.mutate(bucket=_bucket_number(points.at_s, width))
+    pairs = spread.join(points, ["host", "bucket"])
     return pairs.filter(pairs.at_s >= pairs.low_s, pairs.at_s <= pairs.high_s)
 
 
@@ -54,15 +53,13 @@ def segments_in(
 ) -> ibis.Table:
     """Pair each segment with its host's intervals within ``reach_s``, in their first bucket."""
     near = intervals.mutate(low_s=intervals.start_s - reach_s, high_s=intervals.end_s + reach_s)
-    a = _repeat_rows(
-        near.mutate(first_a=_bucket_number(near.low_s, width)), "low_s", "high_s", width
-    )
+    near = near.mutate(first_a=_bucket_number(near.low_s, width))
+    a = _repeat_rows(near, "low_s", "high_s", width)
     b = segments.mutate(first_b=_bucket_number(segments.at_s, width))
     pairs = a.join(_repeat_rows(b, "at_s", "next_s", width), ["host", "bucket"])
     first = (pairs.first_a > pairs.first_b).ifelse(pairs.first_a, pairs.first_b)
-    return pairs.filter(
-        pairs.bucket == first, pairs.at_s <= pairs.high_s, pairs.next_s >= pairs.low_s
-    )
+    near_run = pairs.at_s <= pairs.high_s, pairs.next_s >= pairs.low_s
+    return pairs.filter(pairs.bucket == first, *near_run)
 
 
 def _repeat_rows(table: ibis.Table, low: str, high: str, width: float) -> ibis.Table:
@@ -132,11 +129,8 @@ def energy_of_windows(
     intervals: ibis.Table, samples: ibis.Table, width: float, window_s: float
 ) -> ibis.Table:
     """Energy (J) of each interval by the mean of the window means that lie inside it."""
-    fresh = (
-        _fresh_by_clock(samples)
-        if "own_s" in samples.columns
-        else _fresh_by_figure(samples, window_s)
-    )
+    has_clock = "own_s" in samples.columns
+    fresh = _fresh_by_clock(samples) if has_clock else _fresh_by_figure(samples, window_s)
     low = intervals.start_s + (1 - OUTSIDE_SHARE) * window_s
     inside = points_in(intervals, fresh, low, intervals.end_s, width)
     found = _add_unread(intervals, samples, _mean_of_windows(inside, window_s))
@@ -413,9 +407,8 @@ def join_power(
     timed = _with_spans(runs)
     intervals = timed.select("host", start_s=timed[_START], end_s=timed[_END]).distinct()
     intervals = intervals.filter(intervals.host.notnull(), intervals.end_s > intervals.start_s)
-    drawn = _sum_channels(
-        _energy_by_channel(intervals, readings_of(samples, sensor, offset_s, labels), sensor)
-    )
+    readings = readings_of(samples, sensor, offset_s, labels)
+    drawn = _sum_channels(_energy_by_channel(intervals, readings, sensor))
     return _join_totals(timed, drawn, runs.columns, sensor)
 
 
@@ -583,10 +576,8 @@ def open_samples(
         raise PpwError(f"{source}: none of its files can be used; the first: {faults[0]}")
     there = {name for kind in kinds for name, _ in kind.columns or ()}
     wanted = [*_NEEDED, *(name for name in ("label", "own") if names[name] in there)]
-    parts = [
-        _plain_columns(scan(connection, kind, files), wanted, names)
-        for kind, files in kinds.items()
-    ]
+    scans = (scan(connection, kind, files) for kind, files in kinds.items())
+    parts = [_plain_columns(table, wanted, names) for table in scans]
     return reduce(lambda table, part: table.union(part), parts), faults
 
 
@@ -599,10 +590,8 @@ def _usable_files(
         there = list(dict(kind.columns or ()))
         if missing := [names[name] for name in _NEEDED if names[name] not in there]:
             what = f"no column {', '.join(missing)}; the columns are {', '.join(there)}"
-            faults += [
-                Fault(file, f"{what}: map columns to these names with --map")
-                for file in kinds.pop(kind)
-            ]
+            what += ": map columns to these names with --map"
+            faults += [Fault(file, what) for file in kinds.pop(kind)]
     return kinds, sorted(faults)
 
 

@@ -194,9 +194,8 @@ def _transitions(
     """Code, level and inter-arrival time (s) of the step from each request to the next."""
     steps = requests.filter(requests.before_s.notnull())
     before_origin = steps.before_touched // diagram.states
-    pair, level = _pair_codes(
-        steps.before_touched % diagram.states, steps.touched % diagram.states, diagram
-    )
+    before, after = (code % diagram.states for code in (steps.before_touched, steps.touched))
+    pair, level = _pair_codes(before, after, diagram)
     code = (before_origin * diagram.pair_codes + pair) * tr.OPERATIONS + steps["op"].cast("int64")
     gap = steps.time_s - steps.before_s
     return steps.select(
@@ -282,9 +281,8 @@ def _record_passages(requests: ibis.Table, survey: Survey, *, reuse: bool) -> li
     place = kept.lbn % survey.piece
     if reuse:
         near = ibis.literal(rf.near_blocks(survey))
-        earlier = _accessed_before(requests, survey.piece).join(
-            _ended_before(requests), ["g", "clock"]
-        )
+        accessed, ended = _accessed_before(requests, survey.piece), _ended_before(requests)
+        earlier = accessed.join(ended, ["g", "clock"])
         kept = kept.left_join(earlier, ["g", "clock"])
         # The later of the two requests that may be meant.
         ends_last = kept.ended.fill_null(0) > kept.accessed.fill_null(0)
@@ -295,9 +293,8 @@ def _record_passages(requests: ibis.Table, survey: Survey, *, reuse: bool) -> li
             & ~is_known
             & ((kept.lbn - kept.device_end).abs() <= near).fill_null(False)
         )
-        age = kept.goes_on.ifelse(
-            rf.SEQUENTIAL, is_known.ifelse(since, is_near.ifelse(rf.NEAR, rf.FRESH))
-        )
+        other = is_known.ifelse(since, is_near.ifelse(rf.NEAR, rf.FRESH))
+        age = kept.goes_on.ifelse(rf.SEQUENTIAL, other)
         origin = ends_last.ifelse(kept.ended_lbn, kept.accessed_lbn)
         place = ibis.cases(
             (is_known, kept.lbn - origin),
@@ -334,12 +331,10 @@ def _accessed_before(requests: ibis.Table, piece: int) -> ibis.Table:
     last = ibis.greatest((requests.end - 1) // piece, first)
     pieces = requests.select(*_SHARED, first=first, piece=ibis.range(first, last + 1).unnest())
     order = ibis.window(group_by=["g", "piece"], order_by="clock")
-    pieces = pieces.mutate(
-        accessed=pieces.clock.lag().over(order), accessed_lbn=pieces.lbn.lag().over(order)
-    )
-    return pieces.filter(pieces.piece == pieces.first).select(
-        "g", "clock", "accessed", "accessed_lbn"
-    )
+    clock, lbn = pieces.clock.lag().over(order), pieces.lbn.lag().over(order)
+    pieces = pieces.mutate(accessed=clock, accessed_lbn=lbn)
+    starts = pieces.filter(pieces.piece == pieces.first)
+    return starts.select("g", "clock", "accessed", "accessed_lbn")
 
 
 # The trace as a table of an engine, and a first pass over it. The survey is what

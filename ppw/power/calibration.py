@@ -544,11 +544,8 @@ def calibrate(
     table = _level_table(fit, levels.keys)
     caveats = find_caveats(fit, x.label, y.label, level) + outlier_caveats(table, levels.by)
     if left_out:
-        first = (
-            f"{left_out} of {len(seen) + left_out} runs left out: no power of "
-            f"{x.label} or of {y.label}"
-        )
-        caveats.insert(0, first)
+        several = f"{left_out} of {len(seen) + left_out} runs left out"
+        caveats.insert(0, f"{several}: no power of {x.label} or of {y.label}")
     warn_caveats(caveats)
     started = seen.get("started_at", pd.Series(dtype=object)).dropna()
     return Calibration(

@@ -374,9 +374,8 @@ def _specpower_loads(result: SpecPowerResult) -> tuple[dict[float, float], str]:
         full = values.get(1.0)
         if full and None not in values.values():
             return loads | {target: value / full for target, value in values.items()}, said
-    return loads | {
-        level.target: level.target for level in levels
-    }, "loads are the target loads, not the measured ones"
+    targets = {level.target: level.target for level in levels}
+    return loads | targets, "loads are the target loads, not the measured ones"
 
 
 # Levels of power against load from the runs of one set-up.
@@ -591,9 +590,8 @@ class PowerLoads(rs.Result):
             axes.plot(100 * at, curve.watts(at), color=drawing.CURVE, lw=1 if named else 0.3)
             if named:
                 label, marker = tx.plot_label(server), _MARKERS[place % len(_MARKERS)]
-                axes.plot(
-                    100 * curve.load, curve.power, marker, color=drawing.MEASURED, ms=4, label=label
-                )
+                style: dict[str, Any] = {"color": drawing.MEASURED, "ms": 4, "label": label}
+                axes.plot(100 * curve.load, curve.power, marker, **style)
         axes.set_xlabel("load (% of full)")
         axes.set_ylabel("power (W)")
         axes.set_xlim(0, 100)
@@ -612,9 +610,8 @@ def _server_sentence(row: dict[str, Any]) -> str:
             f"line by {row['linear_deviation']:+.0%} at {_percent(row['deviates_at'])} load"
         )
     else:
-        said = (
-            f"measured from {_percent(row['load_from'])} to {_percent(row['load_to'])} load alone"
-        )
+        ends = (_percent(row[end]) for end in ("load_from", "load_to"))
+        said = f"measured from {' to '.join(ends)} load alone"
     if row["peak_efficiency_load"] == row["peak_efficiency_load"]:
         said += f"; most work per joule at {_percent(row['peak_efficiency_load'])} load"
     return f"{row['server']}: {said}"
@@ -678,9 +675,8 @@ def _make_curves(
     """Make curves of runs, results or curves; return them, caveats and the runs' digest or None."""
     if isinstance(source, pd.DataFrame):
         return *_curves_of_setups(source), rs.frame_digest(source)
-    given = [
-        c if isinstance(c, PowerLoadCurve) else PowerLoadCurve.from_specpower(c) for c in source
-    ]
+    make = PowerLoadCurve.from_specpower
+    given = [one if isinstance(one, PowerLoadCurve) else make(one) for one in source]
     if not given:
         raise PpwError("no curve of power against load was given")
     return given, [], None

@@ -198,11 +198,10 @@ loopback_rate          | 10e6 | 10e6  | B/s   | smallest traffic within the host
 cpu_active             | 0.05 | 0.05  | share | CPU time busy or waiting; below it the CPUs are idle
 switches_per_operation | 1    | 4     | 1     | context switches per operation
 """
+_LINES = (map(str.strip, line.split("|")) for line in _DEFAULTS.strip().splitlines())
 DEFAULTS = {
     name: Threshold(float(medium), float(high), unit, meaning)
-    for name, medium, high, unit, meaning in (
-        map(str.strip, line.split("|")) for line in _DEFAULTS.strip().splitlines()
-    )
+    for name, medium, high, unit, meaning in _LINES
 }
 
 

@@ -268,10 +268,8 @@ def capacity_for(
         return given
     found = capacity_of(series)
     if host is not None:
-        figures = {
-            "cores": host.threads or host.cores,
-            "memory_bandwidth_bytes_s": host.memory_bandwidth_bytes_s,
-        }
+        bandwidth = "memory_bandwidth_bytes_s"
+        figures = {"cores": host.threads or host.cores, bandwidth: host.memory_bandwidth_bytes_s}
         known = {name: float(value) for name, value in figures.items() if value is not None}
         found = found.with_figures(known, f"catalogue: {host.name}")
     return found.with_figures(given or {}, STATED)

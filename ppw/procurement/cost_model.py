@@ -378,9 +378,8 @@ class Model:
         peak = numbers[rated] if rated in numbers else server.full_power(names, numbers)
         racks = fill_racks(server, self.scenario, most, peak + ports, numbers)
         energy = energy_of(server, pools, ports, numbers)
-        carbon = carbon_of(
-            server, most if server.rented else count.bought.sum(axis=1), energy, numbers
-        )
+        made = most if server.rented else count.bought.sum(axis=1)
+        carbon = carbon_of(server, made, energy, numbers)
         money, at_start = money_of(server, count, racks.racks, energy, carbon, numbers)
         rate, watts, work = self._one_server_figures(server, demand, numbers)
         return CandidateOutcome(

@@ -164,9 +164,8 @@ def _read_range(
     """Read value, low and high in SI units; low and high are NaN for a single figure."""
     if not isinstance(raw, dict):
         return in_si(raw, path, node, source), np.nan, np.nan
-    value, low, high = (
-        in_si(raw[end], [*path, end], node, source) for end in ("value", "low", "high")
-    )
+    ends = ("value", "low", "high")
+    value, low, high = (in_si(raw[end], [*path, end], node, source) for end in ends)
     if not low <= value <= high:
         raise PpwError(
             f"{source}: {key_text(path)}: value {value:g} is not between low {low:g} and high "
@@ -245,9 +244,8 @@ def check(table: Mapping[str, Any], source: str) -> None:
     from jsonschema import Draft202012Validator
 
     wrong = [_violation(where, "is not a finite number") for where in _non_finite_paths(table, ())]
-    errors = sorted(
-        Draft202012Validator(_schema()).iter_errors(table), key=lambda e: list(map(str, e.path))
-    )
+    found = Draft202012Validator(_schema()).iter_errors(table)
+    errors = sorted(found, key=lambda error: list(map(str, error.path)))
     wrong += [text for error in errors for text in _violation_texts(error)]
     if not wrong:
         return
@@ -319,10 +317,8 @@ def _violation_texts(error: ValidationError) -> list[str]:
         # jsonschema reports each missing key by itself.
         missing = [key for key in wanted if key not in here and repr(key) in error.message]
         meanings = [node_at([*path, key]).get("description") or "it" for key in missing]
-        return [
-            f"{key_text([*path, key])} is missing: give {meaning}"
-            for key, meaning in zip(missing, meanings, strict=True)
-        ]
+        both = zip(missing, meanings, strict=True)
+        return [f"{key_text([*path, key])} is missing: give {meaning}" for key, meaning in both]
     return [_violation(path, _WRONG[rule](wanted, here))]
 
 
@@ -353,7 +349,8 @@ _WRONG: dict[str, Callable[[Any, Any], str]] = {
     "maximum": lambda most, value: f"= {value!r} must be at most {most:g}{_percent(most, value)}",
     "pattern": lambda _, value: f"= {value!r} is no share: write 20% or 0.2",
     "enum": lambda known, value: (
-        f"= {value!r} must be one of {', '.join(map(repr, known))}{_nearest_hint(value, known)}"
+        f"= {value!r} must be one of {', '.join(map(repr, known))}"
+        f"{headers.nearest(value, known) if isinstance(value, str) else ''}"
     ),
     "minLength": lambda least, value: "must not be empty",
     "minItems": lambda least, value: f"must have {least} or more",
@@ -366,7 +363,3 @@ def _percent(most: float, value: float) -> str:
     if most > _MOST_OF_SHARES or value > 100 or isinstance(value, WrittenShare):
         return ""
     return f": write {value:g}% or {value / 100:g}"
-
-
-def _nearest_hint(value: Any, known: Sequence[str]) -> str:
-    return headers.nearest(value, known) if isinstance(value, str) else ""

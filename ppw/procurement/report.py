@@ -129,10 +129,8 @@ def _cubic_pieces(server: Server) -> list[list[float]]:
     idle, full = curve.watts(np.array([0.0, 1.0]))
     # The curve's own interpolation, of its shape in place of its watts.
     pieces = PchipInterpolator(curve.load, (curve.power - idle) / (full - idle))
-    return [
-        [float(start), *map(float, powers)]
-        for start, powers in zip(pieces.x[:-1], pieces.c.T, strict=True)
-    ]
+    starts = zip(pieces.x[:-1], pieces.c.T, strict=True)
+    return [[float(start), *map(float, powers)] for start, powers in starts]
 
 
 def _slider_entries(result: Procurement) -> Iterator[dict[str, Any]]:

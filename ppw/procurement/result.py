@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -173,10 +174,8 @@ def tie_text(row: Mapping[Any, Any]) -> str:
     if row["key"] == YEARS:
         when = f"{row['value']:.0f} years in place of {row['now']:.0f}"
     else:
-        when = (
-            f"{row['what']} {side} {shown(row['value'], row['unit'])} "
-            f"(now {shown(row['now'], row['unit'])})"
-        )
+        now = shown(row["now"], row["unit"])
+        when = f"{row['what']} {side} {shown(row['value'], row['unit'])} (now {now})"
     return f"{when}, where {row['beyond']} costs less"
 
 
@@ -209,12 +208,14 @@ def _number_in_unit(column: str) -> Callable[[Row], str]:
     return lambda row: shown(row[column], row["unit"] if row["unit"] in _WITH_PREFIX else "1")
 
 
-def _cheapest_at_ends(row: Row) -> str:
-    return " … ".join(dict.fromkeys((row["cheapest_at_low"], row["cheapest_at_high"])))
+def _at_both_ends(column: str, text: Callable[[Any], str]) -> Callable[[Row], str]:
+    """Write what a column has at either end of a range: once where it is the same."""
 
+    def write_ends(row: Row) -> str:
+        low, high = (text(row[f"{column}_at_{end}"]) for end in ("low", "high"))
+        return low if low in ("–", high) else f"{low} … {high}"
 
-def _lead_at_ends(row: Row) -> str:
-    return shown_interval(row["apart_at_low"], row["apart_at_low"], row["apart_at_high"], "1")
+    return write_ends
 
 
 def _rival_better(row: Row) -> str:
@@ -314,10 +315,10 @@ _SENSITIVITIES = Table(
     title="What moves the answer",
     show={
         "what": _figure_name,
-        "cheapest_at_low": _cheapest_at_ends,
+        "cheapest_at_low": _at_both_ends("cheapest", str),
         "low": _number_in_unit("low"),
         "high": _number_in_unit("high"),
-        "apart_at_low": _lead_at_ends,
+        "apart_at_low": _at_both_ends("apart", shown),
     },
 )
 _CROSSOVERS = Table(
@@ -584,10 +585,10 @@ def _rows_left_text(table: PrintedTable) -> str:
 def _figure_rows(result: Procurement) -> list[list[str]]:
     """Rows of texts: servers, racks and every figure with interval and probability."""
     table, level = rows_of(result.candidates), f"  {result.level:.0%} interval"
-    ends = result.candidates[["servers_lower", "servers_upper"]].to_numpy()
+    ends = [(np.floor(row["servers_lower"]), np.ceil(row["servers_upper"])) for row in table]
     rows = [
         ["servers", *(f"{r['servers']:.0f}" for r in table)],
-        [level, *(f"{np.floor(low):.0f} … {np.ceil(high):.0f}" for low, high in ends)],
+        [level, *("–" if low == high else f"{low:.0f} … {high:.0f}" for low, high in ends)],
         ["racks", *(f"{r['racks']:.0f}" for r in table)],
         ["fits the site", *("yes" if r["fits"] else "no" for r in table)],
         ["peak power (kW)", *(shown(r["peak_power_w"] / 1000) for r in table)],
@@ -609,10 +610,8 @@ def _printed_rows_of_figure(figure: str, group: pd.DataFrame, level: str) -> lis
         size, times = next(((s, word) for s, word in _SIZES if most >= s), (1.0, ""))
     scaled = {end: group[end] / size for end in ("value", "lower", "upper")}
     cells = rows_of(group.assign(**scaled))
-    values = [
-        shown(r["value"]) if decimals is None else _decimal_text(r["value"], decimals)
-        for r in cells
-    ]
+    text = shown if decimals is None else partial(_decimal_text, decimals=decimals)
+    values = [text(row["value"]) for row in cells]
     rows = [
         [f"{FIGURES[figure].words} ({times}{cells[0]['unit']})", *values],
         [level, *(shown_interval(r["value"], r["lower"], r["upper"], "1") for r in cells)],

@@ -94,9 +94,8 @@ def _axes_layer(axes: Axes, *, is_first: bool) -> dict[str, Any]:
 
 def _layer(mark: Mark, rows: Rows) -> dict[str, Any]:
     """One mark with its data; what rows carry besides a position is encoded by its field."""
-    encoding: dict[str, Any] = {
-        channel: {"field": channel} for channel in ("x2", "y2") if channel in rows[0]
-    }
+    ends = ("x2", "y2")
+    encoding: dict[str, Any] = {end: {"field": end} for end in ends if end in rows[0]}
     if "colour" in rows[0]:
         encoding["color"] = {"field": "colour", "type": "nominal", "scale": None}
     for channel, field in (("text", "text"), ("url", "url"), ("detail", "n")):

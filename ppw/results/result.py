@@ -332,10 +332,8 @@ class Table:
         for row in rows_of(frame if most is None else frame.head(most)):
             cells = tx.key_texts(by, row)
             for column in columns:
-                text, interval = (
-                    self.show[name](row) if name in self.show else None
-                    for name in (column.name, next(iter(column.ends), ""))
-                )
+                names = column.name, next(iter(column.ends), "")
+                text, interval = (self.show[n](row) if n in self.show else None for n in names)
                 cells += column.texts(row, result, text, interval)
             rows.append(cells)
         # Names are the keys, and the texts before the first number.
@@ -574,11 +572,11 @@ def _markdown(text: str) -> str:
 
 def _html_table(table: PrintedTable) -> str:
     head = "".join(f"<th>{escape(tx.printable(title))}</th>" for title in table.header)
-    rows = (
-        "<tr>" + "".join(f"<td>{escape(tx.shown_name(text, 160))}</td>" for text in row) + "</tr>"
-        for row in table.rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    rows = ""
+    for row in table.rows:
+        cells = "".join(f"<td>{escape(tx.shown_name(text, 160))}</td>" for text in row)
+        rows += f"<tr>{cells}</tr>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -35,6 +35,11 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def join_words(words: Sequence[str], last: str = "and") -> str:
+    """Join words by commas, and the last one by another word: "a, b and c"."""
+    return f" {last} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
 def shown_name(name: object, most: int = _MOST) -> str:
     """Write a name with escapes; the middle of one longer than ``most`` is left out."""
     text, end = printable(name), most // 3
@@ -57,7 +62,13 @@ def shown_interval(value: float, lower: float | None, upper: float | None, unit:
         return "–"
     # Ends in another prefix than the value would look far from it.
     _, size = _readable_unit(value, unit)
-    return f"{shown(lower / size)} … {shown(upper / size)}"
+    ends = [lower / size, upper / size]
+    texts = [shown(end) for end in ends]
+    if texts[0] == texts[1] and lower < upper:
+        # Ends that print alike take one digit more, and none where that does not tell them apart.
+        texts = [f"{end:,.1f}" if 9999.5 <= abs(end) < 1e12 else f"{end:.5g}" for end in ends]
+        return " … ".join(texts) if texts[0] != texts[1] else "–"
+    return " … ".join(texts)
 
 
 def shown_within(value: float, lower: float, upper: float) -> str:

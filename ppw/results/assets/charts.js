@@ -33,7 +33,15 @@ function digits(value) {
 /** Ends of an interval in the prefix of its value, as `ppw.results.result.shown_interval`. */
 function shownInterval(value, lower, upper, unit) {
   const [, size] = readableUnit(value, unit);
-  return `${shown(lower / size)} … ${shown(upper / size)}`;
+  const ends = [lower / size, upper / size];
+  let texts = ends.map((end) => shown(end));
+  if (texts[0] === texts[1] && lower < upper) {
+    // Ends that print alike take one digit more, and none where that does not tell them apart.
+    const isLong = (end) => Math.abs(end) >= 9999.5 && Math.abs(end) < 1e12;
+    texts = ends.map((end) => (isLong(end) ? grouped(end.toFixed(1)) : String(+end.toPrecision(5))));
+    if (texts[0] === texts[1]) return "–";
+  }
+  return texts.join(" … ");
 }
 
 const whole = (value) => grouped(value.toFixed(0));
