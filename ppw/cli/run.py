@@ -289,16 +289,12 @@ def run_fio_command(**given: Any) -> int:
     with running_on(given, {"fio": asdict(options)}) as opened:
         runs = fio.open_runs(options, opened.runs)
         found = opened.take(runs.run(), runs.runs_in_table, fio.table, show_progress)
-    keys = ["pattern", "data_bytes", "queue_depth"]
-    click.echo(
-        out.medians_text(
-            found,
-            keys,
-            ["pattern", "block", "depth"],
-            lambda key, _: [str(key[0]), f"{key[1]:.0f}", f"{key[2]:.0f}"],
-            _FIO_COLUMNS,
-        )
-    )
+
+    def setup_cells(key: Any, _: pd.DataFrame) -> list[str]:
+        return [str(key[0]), f"{key[1]:.0f}", f"{key[2]:.0f}"]
+
+    keys, header = ["pattern", "data_bytes", "queue_depth"], ["pattern", "block", "depth"]
+    click.echo(out.medians_text(found, keys, header, setup_cells, _FIO_COLUMNS))
     return 0
 
 
@@ -472,18 +468,14 @@ def _measure_hadoop(options: jobs.HadoopOptions, given: opt.Given) -> pd.DataFra
 def hadoop_summary(table: pd.DataFrame) -> str:
     """Tabulate medians of the Hadoop runs by the settings that vary, as text."""
     always = ("workload", "data_bytes")
-    keys = [
-        name
-        for name in _HADOOP_KEYS
-        if name in table and (name in always or len(table[name].unique()) > 1)
-    ]
-    return out.medians_text(
-        table,
-        keys,
-        [*(_HADOOP_KEYS[name] for name in keys), "runs"],
-        lambda key, part: [*map(_setup_value_text, keys, key), str(len(part))],
-        _HADOOP_COLUMNS,
-    )
+    there = [name for name in _HADOOP_KEYS if name in table]
+    keys = [name for name in there if name in always or len(table[name].unique()) > 1]
+
+    def setup_cells(key: Any, part: pd.DataFrame) -> list[str]:
+        return [*map(_setup_value_text, keys, key), str(len(part))]
+
+    header = [*(_HADOOP_KEYS[name] for name in keys), "runs"]
+    return out.medians_text(table, keys, header, setup_cells, _HADOOP_COLUMNS)
 
 
 def _setup_value_text(name: str, value: Any) -> str:

@@ -251,38 +251,23 @@ def _scaling_caveats(
 ) -> Iterator[str]:
     """Say which applications their lines tell little of; ``projected`` is the utilisation."""
     names = [", ".join(key_texts(groups.by, row)) or "all runs" for row in rows_of(groups.keys)]
-    far = cores > 4 * scaling.most
-    least = shown(float(scaling.most[far].min())) if far.any() else ""
-    findings = (
-        (
-            scaling.fewest == scaling.most,
-            "measured on one core count, so nothing can be projected to another",
-        ),
-        (
-            scaling.fewest > 1,
-            "not measured on one core: desired cycles per I/O are those at the fewest cores",
-        ),
-        (
-            scaling.falls,
-            "cycles per I/O fall with cores: ppw uses a constant, because their line would reach "
-            "zero",
-        ),
-        (
-            projected <= floor,
-            f"projected utilisation falls to the floor of {floor:g} and stays there",
-        ),
-        (projected >= 1.0, "projected utilisation reaches 1 and stays there"),
-        (
-            far,
-            f"{shown(cores)} cores are over four times the most measured ({least}): the intervals "
-            "hold only if the lines hold so far",
-        ),
-        (
-            scaling.cpio.degrees_of_freedom < 1,
-            "too few runs for an interval: measure three or more",
-        ),
-    )
-    for chosen, text in findings:
+    fewest, most = scaling.fewest, scaling.most
+    far, freedom = cores > 4 * most, scaling.cpio.degrees_of_freedom
+    least = shown(float(most[far].min())) if far.any() else ""
+    one_core = "not measured on one core: desired cycles per I/O are those at the fewest cores"
+    floor_text = f"projected utilisation falls to the floor of {floor:g} and stays there"
+    findings = {
+        "measured on one core count, so nothing can be projected to another": fewest == most,
+        one_core: fewest > 1,
+        "cycles per I/O fall with cores: ppw uses a constant, because their line would reach "
+        "zero": scaling.falls,
+        floor_text: projected <= floor,
+        "projected utilisation reaches 1 and stays there": projected >= 1.0,
+        f"{shown(cores)} cores are over four times the most measured ({least}): the intervals "
+        "hold only if the lines hold so far": far,
+        "too few runs for an interval: measure three or more": freedom < 1,
+    }
+    for text, chosen in findings.items():
         if chosen.any():
             yield f"{'; '.join(np.array(names, dtype=object)[chosen])}: {text}"
 

@@ -498,9 +498,7 @@ def span(seconds: float) -> str:
     for name, size in (("year", 365.0 * 86400), ("day", 86400.0)):
         if seconds >= size:
             return f"{seconds / size:.4g} {name}{'s' * (seconds != size)}"
-    if seconds >= 3600.0:
-        return f"{seconds / 3600:.4g} h"
-    return shown(seconds, "s")
+    return f"{seconds / 3600:.4g} h" if seconds >= 3600.0 else shown(seconds, "s")
 
 
 def _server_power_w(cores: float, watts_per_core: float | None, server_w: float | None) -> float:

@@ -450,13 +450,8 @@ class _Sides:
             return {}
         ratio, lower, upper = found.table[["ratio", "lower", "upper"]].iloc[0]
         error = np.log(upper / lower) / (2 * 1.645)
-        return {
-            "log": np.log(ratio),
-            "error": error,
-            "freedom": _MANY,
-            "size_new": 0.0,
-            "noise": np.nan,
-        }
+        change = {"log": np.log(ratio), "error": error, "freedom": _MANY}
+        return {**change, "size_new": 0.0, "noise": np.nan}
 
 
 def _shared_keys(runs: pd.DataFrame, is_new: gr.Mask, by: Any) -> tuple[list[str], list[str]]:
@@ -600,22 +595,15 @@ def _measure_next(row: rs.Row, needed: float) -> str:
             f"at a noise of {row['noise']:.1%} the change is too close to the limit: more than "
             f"{_MOST_RUNS} runs a side would decide it"
         )
-    more = [
-        f"{max(int(needed) - size, 1)} more in {side}"
-        for side, size in sizes.items()
-        if needed > size
-    ]
-    return (
-        f"at a noise of {row['noise']:.1%}: measure {' and '.join(more) or '1 more on each side'}"
-    )
+    short = [side for side, size in sizes.items() if needed > size]
+    more = [f"{max(int(needed) - sizes[side], 1)} more in {side}" for side in short]
+    what = " and ".join(more) or "1 more on each side"
+    return f"at a noise of {row['noise']:.1%}: measure {what}"
 
 
 def _noise_caveats(rows: pd.DataFrame) -> list[str]:
     """Say where a side has no repeated run."""
     checked = rows[(rows["runs_base"] > 0) & (rows["runs_new"] > 0)]
     lacking = [side for side in _SIDES if len(checked) and checked[f"runs_{side}"].max() == 1]
-    return [
-        f"{side} has no repeated run: its noise is taken to be that of the other side"
-        for side in lacking
-        if len(lacking) == 1
-    ]
+    what = "has no repeated run: its noise is taken to be that of the other side"
+    return [f"{lacking[0]} {what}"] if len(lacking) == 1 else []

@@ -489,6 +489,4 @@ def _source_and_frequency_caveats(runs: pd.DataFrame) -> list[str]:
 
 def _lowest_to_highest_text(values: pd.Series[Any]) -> str:
     low, high = float(values.min()), float(values.max())
-    if high <= low * (1 + _EPSILON):
-        return tx.shown(low)
-    return f"{tx.shown(low)} to {tx.shown(high)}"
+    return tx.shown(low) + (f" to {tx.shown(high)}" if high > low * (1 + _EPSILON) else "")

@@ -80,7 +80,7 @@ def match_groups(
         if column != "family"
     ]
     alone = [(len(side) - len(pairs), which) for side, which in zip(sides, "AB", strict=True)]
-    if counts := [f"{count} of {which}" for count, which in alone if count]:
+    if counts := [f"{n} of {which}" for n, which in alone if n]:
         caveats.append(f"left out, because the other side has no such group: {', '.join(counts)}")
     return pairs, by, caveats
 

@@ -398,10 +398,8 @@ class Plan(rs.Result):
     def text_parts(self) -> list[str]:
         """Return the question, the groups, what to do, and the candidates of a single group."""
         groups, candidates = self.printed_tables()
-        sentences = [
-            self._recommendation_text(row) for row in rs.rows_of(self.groups.head(len(groups.rows)))
-        ]
-        parts = [self.question(), *groups.lines(), *sentences]
+        rows = rs.rows_of(self.groups.head(len(groups.rows)))
+        parts = [self.question(), *groups.lines(), *map(self._recommendation_text, rows)]
         if len(self.groups) == 1 and len(self.table):
             parts += ["", candidates.lines()[0]]
         return parts

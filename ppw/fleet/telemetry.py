@@ -608,7 +608,7 @@ def _plain_columns(
             return seconds(found)
         return found.cast("string") if name in ("host", "label") else found.try_cast("float64")
 
-    return table.select(**{name: typed_column(name) for name in wanted})
+    return table.select(**{n: typed_column(n) for n in wanted})
 
 
 def write_runs(runs: ibis.Table, path: Path) -> str:

@@ -705,22 +705,16 @@ def _curves_of_setups(runs: pd.DataFrame) -> tuple[list[PowerLoadCurve], list[st
 
 
 def _setup_name(part: pd.DataFrame, by: Sequence[str]) -> str:
-    row = part.iloc[0]
     names = ["host", *by] if "host" in part and "host" not in by else list(by)
-    units = {"freq_hz": "Hz", "data_bytes": "B"}
-    texts = [
-        tx.shown(float(row[c]), units[c])
-        if c in units
-        else str(row[c])
-        if c in _WORDS
-        else f"{c} {row[c]:g}"
-        for c in names
-        if row[c] == row[c] and row[c] is not None
-    ]
-    return ", ".join(texts)
+    row = part.iloc[0][names].dropna()
+    return ", ".join(_setting_text(str(column), value) for column, value in row.items())
 
 
-_WORDS = {"host", "family", "workload", "source_file"}
+def _setting_text(column: str, value: Any) -> str:
+    if column in ("host", "family", "workload", "source_file"):
+        return str(value)
+    unit = {"freq_hz": "Hz", "data_bytes": "B"}.get(column)
+    return tx.shown(float(value), unit) if unit else f"{column} {value:g}"
 
 
 def _number_names(curves: list[PowerLoadCurve]) -> list[PowerLoadCurve]:

@@ -620,8 +620,8 @@ def pair_workloads(recordings: Mapping[str, TimeSeries], **options: Any) -> Pair
 
 def _pair_row(one: str, other: str, found: CoLocation) -> dict[str, Any]:
     resources = found.resources.set_index("resource")
-    of: Mapping[Any, Any] = dict.fromkeys(_OF_FIRST, np.nan)
-    of = {**of, "finding": "", "unit": "", "column": ""}
+    of: dict[Any, Any] = dict.fromkeys(_OF_FIRST, np.nan)
+    of |= {"finding": "", "unit": "", "column": ""}
     if found.first:
         of = resources.loc[found.first].to_dict()
     unjudged = resources.index[resources["threshold"].isna()]

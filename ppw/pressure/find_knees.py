@@ -442,12 +442,9 @@ def _setup_columns(table: pd.DataFrame, setting: str) -> list[str]:
     x = checks.as_numbers(table[setting])
     candidates = dict.fromkeys([*identity_columns(table), *(c for c in _SETUP if c in table)])
     candidates.pop(setting, None)
-    return [
-        column
-        for column in candidates
-        if len(table[column].drop_duplicates()) > 1
-        and x.groupby(table[column], dropna=False).nunique().gt(1).any()
-    ]
+    differing = [column for column in candidates if len(table[column].drop_duplicates()) > 1]
+    counts = {column: x.groupby(table[column], dropna=False).nunique() for column in differing}
+    return [column for column, count in counts.items() if count.gt(1).any()]
 
 
 def _failures(table: pd.DataFrame, y: pd.Series[float]) -> pd.Series[str]:

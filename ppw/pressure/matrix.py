@@ -640,10 +640,8 @@ def _measure_caveats(rows: list[Row]) -> Iterator[str]:
 
 def _phase_caveats(rows: list[Row]) -> Iterator[str]:
     """Name the measures that are high in a part of the time only."""
-    hidden = [
-        f"{_words_of_cell('measure', row)} in {row['share_high']:.0%}"
-        for row in rows
-        if row["kind"] == "utilisation" and row["level"] != "high" and row["share_high"] > _A_PART
-    ]
-    if hidden:
-        yield f"high in a part of the time: {', '.join(hidden)}; split the recording with --phases"
+    used = (row for row in rows if row["kind"] == "utilisation" and row["level"] != "high")
+    hidden = [row for row in used if row["share_high"] > _A_PART]
+    texts = [f"{_words_of_cell('measure', row)} in {row['share_high']:.0%}" for row in hidden]
+    if texts:
+        yield f"high in a part of the time: {', '.join(texts)}; split the recording with --phases"

@@ -438,12 +438,8 @@ def _power_scope(made: CandidateFigures) -> str:
         return WALL
     full = {w.name: made.figures[made.key("power", w.name)] for w in made.scenario.workloads}
     idle = made.figures[made.key("idle_power")]
-    scopes = {
-        scope
-        for workload, found in made.found.items()
-        if full[workload].label != inp.GIVEN
-        for scope in found.scopes
-    }
+    seen = (found.scopes for w, found in made.found.items() if full[w].label != inp.GIVEN)
+    scopes = set[str]().union(*seen)
     typed = inp.GIVEN in {idle.label, *(figure.label for figure in full.values())}
     if "power_scope" in made.entry and (typed or not scopes):
         scopes.add(made.entry["power_scope"])

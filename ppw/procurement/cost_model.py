@@ -229,13 +229,13 @@ def money_of(
     once = cores * numbers["costs.licence_per_core"]
     yearly = cores * numbers["costs.licence_per_core_per_year"]
     yearly = yearly + numbers["costs.licence_per_server_per_year"]
-    own = server.key("support_per_year")
-    support = numbers[own] if own in numbers else price * numbers["costs.support_share"]
+    share = price * numbers["costs.support_share"]
+    support = numbers.get(server.key("support_per_year"), share)
     change = 1 + numbers["site.electricity_change_per_year"]
     electricity = numbers["site.electricity"][:, None] * change[:, None] ** np.arange(years)
     each_year = worth.sum(axis=1)
     rack = numbers["site.rack_price"] + each_year * numbers["site.rack_rent_per_year"]
-    residual = numbers.first(server.key("residual_share"), "costs.residual_share")
+    residual = numbers.get(server.key("residual_share"), numbers["costs.residual_share"])
     one_off = numbers.values_or(server.key("one_off_cost"), 0.0)
     each = price + server.ports * numbers["costs.port_price"] + once
     at_start = count.bought[:, 0] * each + racks * numbers["site.rack_price"] + one_off

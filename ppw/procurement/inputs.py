@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 # Who says so.
-GIVEN, DEFAULT, MEASURED, PROJECTED, CATALOGUE = (
-    *("given", "default", "measured", "projected", "catalogue"),
-)
+GIVEN, DEFAULT, CATALOGUE = "given", "default", "catalogue"
+MEASURED, PROJECTED = "measured", "projected"
 SECONDS_PER = {"s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0}
 
 
@@ -87,10 +86,6 @@ class CaseValues(dict[str, FloatArray]):
     def values_or(self, key: str, default: float) -> FloatArray:
         """Return the values of a figure, or a number for all cases where there is none."""
         return self[key] if key in self else np.full(self.n, default)
-
-    def first(self, *keys: str) -> FloatArray:
-        """Return the values of the first key that is there. Raises StopIteration for none."""
-        return self[next(key for key in keys if key in self)]
 
     def with_values(self, values: Mapping[str, FloatArray | float]) -> CaseValues:
         """Put other values in the place of some."""

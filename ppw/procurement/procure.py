@@ -105,13 +105,9 @@ def sensitivity_rows(evaluated: Evaluation, best: int, rival: int | None) -> lis
         place = PROFILE, "mean load of the day", "1", 1.0, *MEAN_LOADS, USUAL
         rows.append((place, [evaluated.expected_at(evaluated.few, day) for day in days]))
     made = [_sensitivity_row(model, best, rival, place, np.array(c).T) for place, c in rows]
-    cost = float(evaluated.costs[best].mean())
+    least = _STRAIGHT * float(evaluated.costs[best].mean())
     # What moves nothing is no finding; the years always stand there.
-    moves = [
-        row
-        for row in made
-        if row["changes"] or row["key"] == YEARS or abs(_swing(row)) > _STRAIGHT * cost
-    ]
+    moves = [r for r in made if r["changes"] or r["key"] == YEARS or _swing(r) > least]
     return sorted(moves, key=lambda row: -_swing(row))
 
 
@@ -147,13 +143,9 @@ def movable_figures(inputs: Inputs) -> list[Input]:
     """
     rates = [key for key in inputs if re.fullmatch(r"demand\.rate|workload\..*\.rate", key, re.S)]
     left_out = {SCALE.key} if len(rates) == 1 else set()
-    return [
-        f
-        for f in inputs.values()
-        if (f.value != 0 or f.uncertain or f.usual)
-        and f.key not in left_out
-        and not re.fullmatch(r"workload\..*\.share", f.key, re.S)
-    ]
+    left_out |= {key for key in inputs if re.fullmatch(r"workload\..*\.share", key, re.S)}
+    movable = (f for key, f in inputs.items() if key not in left_out)
+    return [f for f in movable if f.value != 0 or f.uncertain or f.usual]
 
 
 def ends_of(figure: Input, level: float) -> tuple[float, float, str]:
@@ -231,8 +223,9 @@ class Crossovers:
         ties = [(COST, f, self._cost_tie(f), rival) for f in movable_figures(self.inputs)]
         ties.append((COST, years_figure(self.model.scenario.years), self._years_tie(), rival))
         if price := self.inputs.get(self.model.servers[0].key("price")):
-            # Dearer than at the tie, the cheapest gives less for its price.
-            tie = self._price_tie()
+            # Dearer than at the tie, where both give equal rate per price, the cheapest gives less.
+            one, other = self.model.outcomes(self.draws)
+            tie = tie_of(other.price * one.rate / other.rate, self.level)
             ties.append((PER_DOLLAR, price, tie, rival if tie.value > price.value else first))
         rows = []
         for criterion, figure, tie, beyond in ties:
@@ -305,11 +298,6 @@ class Crossovers:
         every = sorted(range(1, _MOST_YEARS + 1), key=lambda years: abs(years - now))
         cheaper = (float(years) for years in every if self._apart(central, years)[0] < 0)
         return Tie(next(cheaper, np.nan), np.nan, np.nan, np.nan)
-
-    def _price_tie(self) -> Tie:
-        """Find the price of the cheapest at which both give equal rate per price."""
-        one, other = self.model.outcomes(self.draws)
-        return tie_of(other.price * one.rate / other.rate, self.level)
 
     def _apart(self, numbers: CaseValues, years: int | None = None) -> FloatArray:
         """Cost of the rival minus that of the cheapest; infinite where one does not fit."""

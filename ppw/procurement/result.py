@@ -31,11 +31,6 @@ _ASKED = {
 }
 
 
-def _nobody_fits_sentence(result: Procurement) -> str:
-    why = "; ".join(f"{row['candidate']}: {row['why_not']}" for row in rows_of(result.candidates))
-    return f"No candidate fits the site ({why}); the figures below assume that there is room."
-
-
 def _cheapest_sentence(result: Procurement) -> str:
     row = result.figure(result.cheapest, "tco")
     known = not np.isnan(row["lower"])
@@ -125,11 +120,8 @@ def _published_text(row: Row) -> str:
 def _assumption_text(result: Procurement, row: Row) -> str:
     """Say how far an assumption may move, and which candidate costs least then."""
     ends = [_number_in_unit(end)(row) for end in ("low", "high")]
-    others = [
-        f"{row[f'cheapest_at_{end}']} costs least at {at}"
-        for end, at in zip(("low", "high"), ends, strict=True)
-        if row[f"cheapest_at_{end}"] != result.cheapest
-    ]
+    there = zip((row["cheapest_at_low"], row["cheapest_at_high"]), ends, strict=True)
+    others = [f"{name} costs least at {at}" for name, at in there if name != result.cheapest]
     then = " and ".join(others) or f"{result.cheapest} still costs least"
     kinds = {"usual": "not given", "given": "given range", "drawn": "measured"}
     kind = kinds.get(row["range"], row["range"])
@@ -153,9 +145,8 @@ def _tie_lines(result: Procurement) -> list[str]:
     if (rows := decided_ties(result)).empty:
         return []
     nearest = rows.iloc[(rows["value"] / rows["now"] - 1).abs().argsort(kind="stable")]
-    first = nearest.drop_duplicates("key").head(_MOST_TURNS)
-    said = [tie_text(row) for row in rows_of(first)]
-    return [f"What would change the choice: {'; '.join(said)}."] if said else []
+    first = rows_of(nearest.drop_duplicates("key").head(_MOST_TURNS))
+    return [f"What would change the choice: {'; '.join(map(tie_text, first))}."]
 
 
 def decided_ties(result: Procurement) -> pd.DataFrame:
@@ -418,9 +409,7 @@ class Procurement(Result):
     """
 
     kind = "procurement"
-    tables = (
-        *(_FIGURES, _CANDIDATES, _COSTS, _ENERGY, _CARBON, _SENSITIVITIES, _CROSSOVERS, _INPUTS),
-    )
+    tables = (_FIGURES, _CANDIDATES, _COSTS, _ENERGY, _CARBON, _SENSITIVITIES, _CROSSOVERS, _INPUTS)
 
     title: str
     currency: str
@@ -479,7 +468,11 @@ class Procurement(Result):
 
     def verdict(self) -> list[str]:
         """Say what to buy, how sure that is, and what would change it."""
-        said = [] if self.any_fits else [_nobody_fits_sentence(self)]
+        said = []
+        if not self.any_fits:
+            why = "; ".join(f"{r['candidate']}: {r['why_not']}" for r in rows_of(self.candidates))
+            room = "the figures below assume that there is room"
+            said.append(f"No candidate fits the site ({why}); {room}.")
         said += [_cheapest_sentence(self), *_assumption_sentences(self), _servers_sentence(self)]
         said += _best_by_figures(self) if len(self.candidates) > 1 else []
         said += _tie_lines(self)

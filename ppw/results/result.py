@@ -33,12 +33,8 @@ def write_document(
     kind: str, digest: str | None, body: Mapping[str, Any], version: int = SCHEMA_VERSION
 ) -> str:
     """Write a result as JSON: missing and unbounded values are null, numbers keep every digit."""
-    head = {
-        "schema_version": version,
-        "kind": kind,
-        "ppw_version": tx.package_version(),
-        "input_digest": digest,
-    }
+    head = {"schema_version": version, "kind": kind, "ppw_version": tx.package_version()}
+    head["input_digest"] = digest
     text = json.dumps(plain({**head, **body}), indent=1, ensure_ascii=False, allow_nan=False)
     if text.replace("\n", "").isprintable():
         return text
