@@ -467,25 +467,12 @@ _COMPARISONS = {"=": "eq", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
 def choose_hosts(hosts: Iterable[Host], where: Iterable[str]) -> list[Host]:
-    """Choose the hosts that meet all conditions.
+    """Choose the hosts that meet all conditions, like "launched > 2022" or "maker=AMD,cores>=64".
 
-    Parameters
-    ----------
-    hosts : iterable of Host
-    where : iterable of str
-        Conditions like ``"launched > 2022"`` or ``"maker=AMD,cores>=64"``. A figure that ``=``
-        names twice may have either value. A number is in the unit of its figure or carries its
-        own: ``"base_hz > 2.5GHz"``. A year stands for all its quarters.
-
-    Returns
-    -------
-    list of Host
-        A host whose figure is not known meets no condition on it.
-
-    Raises
-    ------
-    PpwError
-        For what is no condition or figure, or where no host meets all.
+    A figure that ``=`` names twice may have either value. A number is in the unit of its figure or
+    carries its own: "base_hz > 2.5GHz". A year stands for all its quarters. A host whose figure is
+    not known meets no condition on it. Raises `PpwError` for what is no condition or figure, or
+    where no host meets all.
     """
     asked: dict[tuple[str, ...], list[tuple[str, str, str]]] = {}
     for text in (part for one in where for part in _BETWEEN_CONDITIONS.split(one)):

@@ -364,10 +364,7 @@ class CpioProjection(io.IoResult):
     def value(self, utilisation: str, cpio: str, **key: Any) -> float:
         """Return the 512-byte I/Os per second of one application and scenario.
 
-        Raises
-        ------
-        PpwError
-            When there is none, or several.
+        Raises `PpwError` when there is none, or several.
         """
         table = self.scenarios
         chosen = (table["utilisation_scenario"] == utilisation) & (table["cpio_scenario"] == cpio)

@@ -191,14 +191,8 @@ class FleetState:
     ) -> FleetState:
         """Write a new generation beside this one, which counts only once it is published.
 
-        Parameters
-        ----------
-        layout, by
-            Of all that the new generation holds.
-        files : pyarrow.Table
-            All files taken in.
-        write_cells : callable
-            Writes the moments to a path.
+        ``layout`` and ``by`` are of all that it holds, ``files`` are all files taken in, and
+        ``write_cells`` writes the moments to a path.
         """
         number = int(self.generation.partition("-")[0] or 0) + 1
         name = f"{number:08}-{os.urandom(4).hex()}"

@@ -139,11 +139,7 @@ class PowerLoadCurve:
 
         Its load is the actual one as a share of what the 100 % level reached (of throughputs where
         no actual loads are published; of the target loads without either), so that full load is 1.
-
-        Raises
-        ------
-        PpwError
-            For a result with the watts of less than two levels.
+        Raises `PpwError` for a result with the watts of less than two levels.
         """
         levels = [level for level in result.levels if level.watts is not None]
         caveats = [f"{result.system}: {finding}" for finding in result.findings]
@@ -285,10 +281,7 @@ class PowerLoadCurve:
     def only(self, loads: Sequence[float]) -> PowerLoadCurve:
         """Keep only the levels nearest to some loads, each within 5 points of its load.
 
-        Raises
-        ------
-        PpwError
-            When there is no such level.
+        Raises `PpwError` when there is no such level.
         """
         places = []
         for asked in loads:

@@ -17,7 +17,7 @@ from measurements.table.units import parse_quantity
 from measurements.timeseries.log import physical_interfaces
 from measurements.timeseries.series import TimeSeries
 from ppw.errors import PpwError
-from ppw.results.result import parse_toml
+from ppw.results.result import read_toml
 
 NAN = float("nan")
 STATED = "stated by the user"
@@ -245,12 +245,7 @@ class Thresholds:
 
 def read_thresholds(path: str | Path) -> Thresholds:
     """Read thresholds from a TOML file, one table a measure; the others stay as they are."""
-    try:
-        raw = Path(path).read_bytes()
-    except OSError as error:
-        raise PpwError(f"{path}: cannot be read: {error.strerror or error}") from error
-    document = parse_toml(raw, str(path), "thresholds", "pressure")
-    return Thresholds().with_others(document, str(path))
+    return Thresholds().with_others(read_toml(path, "thresholds", "pressure"), str(path))
 
 
 def _read_share(value: Any, name: str, source: str) -> Any:

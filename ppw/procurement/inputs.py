@@ -231,10 +231,7 @@ def _child_node(node: Mapping[str, Any], step: str | int) -> dict[str, Any]:
 def check(table: Mapping[str, Any], source: str) -> None:
     """Check a scenario against the schema.
 
-    Raises
-    ------
-    PpwError
-        With all that is wrong (the first five), each with its key and what to do.
+    Raises `PpwError` with all that is wrong (the first five), each with its key and what to do.
     """
     from jsonschema import Draft202012Validator
 

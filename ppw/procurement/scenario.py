@@ -13,7 +13,7 @@ from measurements.table.headers import nearest
 from ppw.errors import PpwError
 from ppw.procurement import inputs as inp
 from ppw.procurement.inputs import CaseValues, FloatArray, Input, Inputs
-from ppw.results.result import parse_toml
+from ppw.results.result import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,17 +152,10 @@ class Scenario:
 def read_scenario(path: str | Path) -> Scenario:
     """Read a scenario file.
 
-    Raises
-    ------
-    PpwError
-        When it cannot be read, is no TOML, or says what the schema does not allow; unknown keys
-        are answered with the nearest.
+    Raises `PpwError` when it cannot be read, is no TOML, or says what the schema does not allow;
+    unknown keys are answered with the nearest.
     """
-    try:
-        raw = Path(path).read_bytes()
-    except OSError as error:
-        raise PpwError(f"{path}: cannot be read: {error.strerror or error}") from error
-    table = parse_toml(raw, str(path), "scenario", "procurement")
+    table = read_toml(path, "scenario", "procurement")
     return scenario_of(table, source=Path(path).name, folder=Path(path).parent)
 
 
@@ -233,12 +226,9 @@ def _with_figures_of_country(
                 )
             ends = {end: figure[end] for end in ("value", "low", "high") if end in figure}
             added[name] = ends if len(ends) > 1 else figure["value"]
-            said = (
-                f"{place}, {figure['year']}",
-                figure.get("note"),
-                sites["sources"][figure["source"]],
-            )
-            published[f"site.{name}"] = "; ".join(filter(None, said))
+            cited = figure.get("note"), sites["sources"][figure["source"]]
+            said = filter(None, (f"{place}, {figure['year']}", *cited))
+            published[f"site.{name}"] = "; ".join(said)
     return {**table, "site": {**added, **site}}, published
 
 

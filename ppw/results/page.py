@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import naming_extra
 from ppw.results import result as rs, text as tx
@@ -70,9 +70,9 @@ class Page:
     """A report: the answer in a sentence, caveats, charts, tables, and the result's JSON."""
 
     title: str
-    subtitle: str
+    subtitle: str = ""
     verdict: Sequence[str]  # the answer first, then what else was found
-    figures: Sequence[Figure]
+    figures: Sequence[Figure] = ()
     tables: Sequence[rs.PrintedTable]
     caveats: Sequence[str]
     document: str  # the JSON of the result
@@ -81,31 +81,17 @@ class Page:
     sliders: Sliders | None = None
 
     @classmethod
-    def of(
-        cls,
-        result: rs.Result,
-        *,
-        title: str,
-        subtitle: str = "",
-        verdict: Sequence[str] | None = None,
-        figures: Sequence[Figure] = (),
-        tables: Sequence[rs.PrintedTable] | None = None,
-        key_figures: Sequence[KeyFigure] = (),
-        sliders: Sliders | None = None,
-    ) -> Page:
-        """Report a result: its sentences, tables, caveats and document, with figures."""
-        return cls(
-            title=title,
-            subtitle=subtitle,
-            verdict=result.sentences() if verdict is None else verdict,
-            figures=figures,
-            tables=result.printed_tables(MOST_ROWS) if tables is None else tables,
-            caveats=result.caveats,
-            document=result.to_json(),
-            digest=result.input_digest or "",
-            key_figures=key_figures,
-            sliders=sliders,
-        )
+    def of(cls, result: rs.Result, **parts: Any) -> Page:
+        """Report a result: its sentences, tables, caveats and document, with figures.
+
+        ``parts`` are the other fields of the page, or take the place of sentences and tables.
+        """
+        if "verdict" not in parts:
+            parts["verdict"] = result.sentences()
+        if "tables" not in parts:
+            parts["tables"] = result.printed_tables(MOST_ROWS)
+        document, digest = result.to_json(), result.input_digest or ""
+        return cls(caveats=result.caveats, document=document, digest=digest, **parts)
 
     def render(self) -> str:
         """Return the HTML: everything inside, no request leaves the page."""

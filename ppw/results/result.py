@@ -13,6 +13,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cached_property, wraps
 from html import escape
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -57,6 +58,15 @@ def read_document(
     if named != kind:
         raise PpwError(f"this document is a {named!r}, not a {kind!r}")
     return _Document(document)
+
+
+def read_toml(path: str | Path, subject: str, page: str) -> dict[str, Any]:
+    """Read a TOML file as `parse_toml`. Raises `PpwError` where it cannot be read, too."""
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise PpwError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return parse_toml(raw, str(path), subject, page)
 
 
 def parse_toml(raw: bytes, file: str, subject: str, page: str) -> dict[str, Any]:

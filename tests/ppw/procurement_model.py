@@ -27,9 +27,8 @@ def triangular(n, seed):
 def peak_rate(table, workload):
     if "rate" in workload:
         return workload["rate"]
-    return (
-        table["demand"]["rate"] * workload["weight"] / sum(w["weight"] for w in table["workload"])
-    )
+    total = sum(one["weight"] for one in table["workload"])
+    return table["demand"]["rate"] * workload["weight"] / total
 
 
 def pool_of(table, one, pool):
@@ -45,9 +44,8 @@ def pool_of(table, one, pool):
     parts = range(max(map(len, days)))
     needed = 0
     for part in parts:
-        busy = sum(
-            r * d[part % len(d)] / f["rate"] for r, d, f in zip(rates, days, figures, strict=True)
-        )
+        each = zip(rates, days, figures, strict=True)
+        busy = sum(rate * day[part % len(day)] / one["rate"] for rate, day, one in each)
         needed = np.maximum(needed, busy)
     count = np.ceil(needed * grown * headroom / demand.get("max_utilisation", 1) - 1e-9)
     memory = sum(w.get("memory", 0) for w in pool)
@@ -58,9 +56,8 @@ def pool_of(table, one, pool):
     count = count + np.ceil((count - demand.get("spare_servers", 0)) * demand.get("spare_share", 0))
     if "rent_per_hour" not in one:
         yearly = one.get("purchases") == "yearly"
-        count = (
-            np.maximum.accumulate(count, -1) if yearly else count.max(-1, keepdims=True) + 0 * count
-        )
+        most = np.maximum.accumulate(count, -1) if yearly else count.max(-1, keepdims=True)
+        count = most + 0 * count
     # On a straight line the mean over the day is the power at the mean load.
     idle = one["idle_power"]
     watts = idle + one.get("beside_power", 0)

@@ -14,12 +14,12 @@ from ppw.projection.report import projection_page
 
 def cored(**options):
     """One host with 1, 2 and 4 of its cores at work, and what it draws while idle."""
-    parts = [
-        sweep(noise=0.02, **options).assign(
-            cores=cores, time_s=lambda d, n=cores: d["time_s"] * (0.1 + 0.9 / n)
-        )
-        for cores in (1, 2, 4)
-    ]
+
+    def on_cores(cores):
+        runs = sweep(noise=0.02, **options)
+        return runs.assign(cores=cores, time_s=runs["time_s"] * (0.1 + 0.9 / cores))
+
+    parts = [on_cores(cores) for cores in (1, 2, 4)]
     return pd.concat(parts).assign(idle_power_w=12.0)
 
 

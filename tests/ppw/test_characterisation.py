@@ -174,9 +174,8 @@ class TestWattsOfTwoScopes:
     def test_unless_asked_for(self):
         made = described(self.FRAME, mixed_scope=True)
         assert round(made.value("perf/W ratio", **MEMCACHED), 2) == 2.51
-        assert "wsm package, atom wall" in only(
-            made.caveats, "power of different scope is compared"
-        )
+        different = only(made.caveats, "power of different scope is compared")
+        assert "wsm package, atom wall" in different
 
     def test_alike_ones_need_no_word_and_unknown_ones_are_said(self, made):
         assert "scope" not in " ".join(made.caveats)

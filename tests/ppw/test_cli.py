@@ -176,9 +176,8 @@ def test_the_list_of_commands_loads_no_library_of_numbers(tmp_path):
     code = "import sys\nfrom ppw.cli import main\nmain(['--help'], standalone_mode=False)\n"
     code += "print([m for m in ('numpy', 'pandas', 'scipy', 'numba') if m in sys.modules])"
     words = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(
-        words, capture_output=True, text=True, cwd=tmp_path, env=processes.environment()
-    )
+    how = {"capture_output": True, "text": True, "env": processes.environment()}
+    done = subprocess.run(words, cwd=tmp_path, **how)
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
@@ -250,9 +249,8 @@ class TestInputs:
         path = table(foreign[columns], "foreign.csv")
         names = "--map", "freq_khz=Clock", "--map", "time_s=Real (ms)"
         asked = "--freq", "3GHz", "--metric", "time"
-        assert printed("project", path, *asked, *names) == printed(
-            "project", table(sweep()), *asked
-        )
+        plain = printed("project", table(sweep()), *asked)
+        assert printed("project", path, *asked, *names) == plain
 
 
 class TestOptions:

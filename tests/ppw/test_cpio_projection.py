@@ -88,12 +88,9 @@ class TestScenarios:
         runs = study()
         assert only(answered(project_cpio, runs, cores=16).caveats, "no run counted network bytes")
         moved = 512 * (runs["sectors_read"] + runs["sectors_written"])
-        runs = runs.assign(
-            network_rx_bytes=0.25 * moved,
-            network_tx_bytes=0.5 * moved,
-            memory_read_bytes_s=3 * moved / runs["time_s"],
-            memory_write_bytes_s=moved / runs["time_s"],
-        )
+        network = {"network_rx_bytes": 0.25 * moved, "network_tx_bytes": 0.5 * moved}
+        per_s = moved / runs["time_s"]
+        runs = runs.assign(**network, memory_read_bytes_s=3 * per_s, memory_write_bytes_s=per_s)
         table = answered(project_cpio, runs, cores=16).scenarios
         ratios = table[["network_bytes_s", "memory_bytes_s"]].div(table["storage_bytes_s"], axis=0)
         np.testing.assert_allclose(ratios, [[0.75, 4.0]] * len(table))
@@ -292,9 +289,8 @@ class TestDevices:
         made = answered(compare_devices, DEVICES, roof=roof)
         assert "1 of 3 rows reach 90%" in only(made.caveats, "reach 90%")
         less = roof.assign(bandwidth_bytes_s=1e6)
-        assert only(
-            answered(compare_devices, DEVICES, roof=less).caveats, "some rows do more I/O than fio"
-        )
+        found = answered(compare_devices, DEVICES, roof=less)
+        assert only(found.caveats, "some rows do more I/O than fio")
 
     def test_without_fio_there_is_no_roof_and_that_is_said(self):
         made = answered(compare_devices, DEVICES)

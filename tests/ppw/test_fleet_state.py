@@ -126,10 +126,8 @@ class TestUpdates:
         assert (set(done.added), done.state.runs) == (good, 200)
         told = {Path(fault.file).name.partition(".")[0]: fault.what for fault in done.faults}
         assert set(told) == {"torn", "page", "other", "ahead", "none"}
-        assert (
-            "in the future of this machine's clock: the clock of their host was wrong"
-            in told["ahead"]
-        )
+        wrong = "in the future of this machine's clock: the clock of their host was wrong"
+        assert wrong in told["ahead"]
         assert "broken Parquet" in told["torn"]
         # Repaired, it is taken in.
         saved(ahead.assign(started_at="2026-03-02"), tmp_path / "runs" / "ahead.parquet")

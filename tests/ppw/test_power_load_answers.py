@@ -230,9 +230,8 @@ class TestFromSpecpower:
     def test_a_newer_result_or_one_without_a_year_has_wider_intervals(self):
         halves = []
         for year in (2007, 2012, 2014, 2020, None):
-            found = (
-                PowerLoadCurve.from_specpower(published(year=year)).only([0.5, 0.9]).forecast([1])
-            )
+            curve = PowerLoadCurve.from_specpower(published(year=year))
+            found = curve.only([0.5, 0.9]).forecast([1])
             halves.append(float((found["upper"] - found["lower"]).iloc[0]))
         assert halves[0] == halves[1] < halves[2] < halves[3] == halves[4]
 

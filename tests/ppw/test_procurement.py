@@ -542,9 +542,8 @@ class TestVerdict:
             "rate, support, racks, network ports, taken as 0."
         )
         assert inputs_of(result).loc["demand.headroom", "source"] == "range that ppw assumes"
-        (day,) = result.sensitivities[result.sensitivities["key"] == "demand.profile"].to_dict(
-            "records"
-        )
+        moves = result.sensitivities
+        (day,) = moves[moves["key"] == "demand.profile"].to_dict("records")
         # At a mean load of 30 % both use less energy.
         profile = {"profile": [1.0] + [2 / 9] * 9}
         costs = asked(scenario(one, two, demand=profile)).costs["tco"]

@@ -237,9 +237,8 @@ class TestCaveats:
     def test_printed_parameters_give_the_answer(self, freq):
         answer = project(POINTS, freq=freq, power_pts=POWER, power_source="ipmi:dcmi")
         found = answer.parameters
-        assert found["cpi_core"] + found["stall_s_per_instruction"] * freq == pytest.approx(
-            answer.cpi
-        )
+        stalled = found["stall_s_per_instruction"] * freq
+        assert found["cpi_core"] + stalled == pytest.approx(answer.cpi)
         assert found["p0_w"] + found["slope_w_per_hz"] * freq == pytest.approx(answer.power_w)
         law = project(POINTS, freq=freq, power_pts=POWER, interval="none").parameters
         assert answer.least_squares == pytest.approx(law)
@@ -360,9 +359,8 @@ def cpi_sweeps(draw):
 @given(cpi_sweeps(), st.integers(8, 60), st.integers(8, 60))
 def test_bounded_speed_never_falls_and_never_outruns_the_clock(points, one, other):
     low, high = sorted((one * 1e8, other * 1e8))
-    slow, fast = (
-        ppw.project_points(points, freq=f, interval="t").instructions_per_s for f in (low, high)
-    )
+    slow, fast = (ppw.project_points(points, freq=f, interval="t") for f in (low, high))
+    slow, fast = slow.instructions_per_s, fast.instructions_per_s
     assert 1 - 1e-9 <= fast / slow <= high / low * (1 + 1e-9)
 
 
@@ -373,9 +371,8 @@ def test_bounded_speed_never_falls_and_never_outruns_the_clock(points, one, othe
 def test_order_changes_no_digit_and_cpi_scales_through(points, random, factor, interval):
     asked = {"freq": 2.5e9, "interval": interval}
     plain = ppw.project_points(points, **asked)
-    assert (
-        ppw.project_points(random.sample(points, len(points)), **asked).to_json() == plain.to_json()
-    )
+    shuffled = random.sample(points, len(points))
+    assert ppw.project_points(shuffled, **asked).to_json() == plain.to_json()
     scaled = ppw.project_points([(f, factor * c) for f, c in points], **asked)
     # A posterior's median is found to a small share of its width.
     rel = 1e-4 if interval == "bayes" else 1e-9

@@ -565,9 +565,8 @@ def test_more_power_than_one_host_or_its_limit_allows():
     # A host draws more than its processors.
     runs["power_source"] = "ipmi:dcmi"
     runs.loc[2, "power_w"] = 160e3
-    said = {
-        row: f"power of {p} kW, which no single host draws" for row, p in ((1, 99.96), (2, 160))
-    }
+    powers = {1: 99.96, 2: 160}
+    said = {at: f"power of {kw} kW, which no single host draws" for at, kw in powers.items()}
     assert told(runs, "impossible_power") == said
 
 

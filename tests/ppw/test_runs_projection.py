@@ -127,10 +127,8 @@ class TestWorkedByHand:
         runs = sweep()
         found = ppw.fit(runs).table
         ends = runs["freq_ghz"].min() * 1e9, runs["freq_ghz"].max() * 1e9
-        for metric, law in (
-            ("time", lambda a, b, f: a + b / f),
-            ("power", lambda a, b, f: a + b * f),
-        ):
+        laws = {"time": lambda a, b, f: a + b / f, "power": lambda a, b, f: a + b * f}
+        for metric, law in laws.items():
             answers = ppw.project(runs, freq=ends, metric=metric).table
             for workload in WORK:
                 chosen = found[(found["metric"] == metric) & (found["workload"] == workload)]

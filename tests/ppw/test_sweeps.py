@@ -242,9 +242,8 @@ def test_a_name_that_does_not_say_is_taken_as_higher_and_that_is_said():
     runs = pd.DataFrame({"threads": RISING, "zeal": RISING})
     result, _ = found(runs, of="zeal")
     assert result.higher_is_better
-    assert "ppw takes higher; change it with --goal lower" in only(
-        result.caveats, "the name zeal does"
-    )
+    unknown = only(result.caveats, "the name zeal does")
+    assert "ppw takes higher; change it with --goal lower" in unknown
     result, row = found(runs, of="zeal", goal="lower")
     assert (row["recommended"], result.higher_is_better) == (1, False)
     assert not [c for c in result.caveats if "which way" in c]

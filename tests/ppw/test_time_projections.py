@@ -197,9 +197,8 @@ class TestCoreCount:
 
     def test_metrics_of_the_command_line(self, tmp_path):
         noisy_parallel().assign(power_w=50.0).to_csv(tmp_path / "r.csv", index=False)
-        said = printed(
-            ppw_inside("project", "r.csv", "--cores", 16, "--metric=power", cwd=tmp_path)
-        )
+        asked = ("project", "r.csv", "--cores", 16, "--metric=power")
+        said = printed(ppw_inside(*asked, cwd=tmp_path))
         assert "50 W" in said
         for words in ("--cores 16 --metric time,power", "--data 1GB --metric power"):
             done = ppw_inside("project", "r.csv", *words.split(), cwd=tmp_path)

@@ -61,9 +61,8 @@ def test_every_pair_and_probability_of_twenty_requests_by_hand(walked):
 
 
 def test_probabilities_of_the_next_state_are_in_every_format(walked):
-    table = (
-        walked.to_frame().groupby(["level", "from_state", "to_state"])["state_probability"].sum()
-    )
+    steps = walked.to_frame().groupby(["level", "from_state", "to_state"])
+    table = steps["state_probability"].sum()
     document = json.loads(walked.to_json())["state_pairs"]
     rows = zip(document["level"], document["from_state"], document["to_state"], strict=True)
     written = dict(zip(rows, document["probability"], strict=True))
@@ -107,9 +106,8 @@ class TestFits:
         one, other = (fit_trace(MadeTrace(whole.table, at_once=n)) for n in (333, 5000))
         for name in ("origin", "pair", "op", "sequential", "size_class", "count", "occupancy"):
             assert np.array_equal(getattr(one.counts, name), getattr(other.counts, name)), name
-        for one_column, other_column in zip(
-            one.passages.requests, other.passages.requests, strict=True
-        ):
+        both = zip(one.passages.requests, other.passages.requests, strict=True)
+        for one_column, other_column in both:
             assert np.array_equal(one_column, other_column)
 
     def test_shares_are_those_of_the_definition(self):

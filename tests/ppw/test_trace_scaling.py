@@ -36,24 +36,16 @@ def test_two_copies_of_four_requests_by_hand():
 def test_a_smaller_space_keeps_eighths_runs_and_alignment():
     original = trace(**made(6000))
     lbn, table = original.table["lbn"].to_numpy(), scaled(original, size_bytes=2**26)
-    eighths = [
-        np.bincount((x - lbn.min()) * 8 // n, minlength=8)[:8]
-        for x, n in (
-            (lbn, np.ptp(lbn) + 128),
-            (table["lbn"].to_numpy(), 2**17),
-        )
-    ]
+    addresses = (lbn, np.ptp(lbn) + 128), (table["lbn"].to_numpy(), 2**17)
+    parts = [((x - lbn.min()) * 8 // n) for x, n in addresses]
+    eighths = [np.bincount(part, minlength=8)[:8] for part in parts]
     assert np.abs(eighths[0] - eighths[1]).max() < 0.01 * len(lbn)
     end = table["lbn"] + table["size_bytes"] // 512
     assert (end - lbn.min()).max() <= 2**17
     assert ((table["lbn"] - lbn.min()) % 8 == 0).all()
-    on = [
-        np.mean(x[1:] == y[:-1])
-        for x, y in (
-            (lbn, lbn + original.table["size_bytes"].to_numpy() // 512),
-            (table["lbn"].to_numpy(), end.to_numpy()),
-        )
-    ]
+    ends = lbn + original.table["size_bytes"].to_numpy() // 512, end.to_numpy()
+    starts = lbn, table["lbn"].to_numpy()
+    on = [np.mean(x[1:] == y[:-1]) for x, y in zip(starts, ends, strict=True)]
     assert on[0] - on[1] < 0.03
 
 

@@ -16,9 +16,8 @@ def test_runs_deviate_from_the_laws_as_stated():
     assert hosts[3].runs.equals(zoo.hosts(4)[3].runs)
     correlations = []
     for host in hosts:
-        learnt, asked = (
-            part["freq_hz"] for part in host.split("between", np.random.default_rng(1))
-        )
+        parts = host.split("between", np.random.default_rng(1))
+        learnt, asked = (part["freq_hz"] for part in parts)
         assert learnt.min() < asked.iloc[0] < learnt.max()
         law = np.stack([host.time, host.power], axis=-1).reshape(-1, 2)
         error = np.log(host.runs[["time_s", "power_w"]] / law.repeat(len(host.runs) // len(law), 0))
