@@ -467,11 +467,11 @@ def _report_command_end(
             f"other work took {others['other_cpu_share']:.0%} of the CPU time: the rows are of the "
             "whole host, so close other programs and record again"
         )
-    if ended.exit_code == 0:
-        return 0
-    how = f"signal {-ended.exit_code}" if ended.exit_code < 0 else f"exit code {ended.exit_code}"
-    out.say(f"error: {name}: ended with {how}")
-    return 1
+    code = ended.exit_code
+    if code:
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        out.say(f"error: {name}: ended with {how}")
+    return 1 if code else 0
 
 
 # `ppw measure --list-sensors`.

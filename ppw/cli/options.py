@@ -42,10 +42,7 @@ Runs = tuple[str, ...]
 
 # Columns that tell groups apart where the user names none.
 _IDENTITY = ("host", "family", "workload", "cores", "threads", "data_bytes")
-METRIC_NAMES = (
-    *("time", "cpi", "throughput", "power", "energy"),
-    *("perf_per_watt", "perf_per_dollar"),
-)
+METRIC_NAMES = ("time", "cpi", "throughput", "power", "energy", "perf_per_watt", "perf_per_dollar")
 
 
 class Whole(click.IntRange):
@@ -862,9 +859,8 @@ def read_table(runs: Runs, given: Given) -> pd.DataFrame:
     if runs and not mapping and all(map(importing.recognise_format, runs)):
         table = importing.import_runs(runs)
     else:
-        table = measurements.read_runs(
-            runs[0] if len(runs) == 1 else list(runs), columns=mapping, check=False
-        )
+        files = runs[0] if len(runs) == 1 else list(runs)
+        table = measurements.read_runs(files, columns=mapping, check=False)
     for said in table.attrs.get("read", ()):
         out.say(said)
     # A header that became a column of ours is taken under both names, wherever it is typed.
@@ -874,9 +870,8 @@ def read_table(runs: Runs, given: Given) -> pd.DataFrame:
         if named := given.get(option):
             names = [named] if isinstance(named, str) else named
             columns |= {name: _renamed_column(table, name) for name in names if name not in columns}
-            given[option] = (
-                columns[named] if isinstance(named, str) else [columns[n] for n in names]
-            )
+            renamed = [columns[name] for name in names]
+            given[option] = renamed[0] if isinstance(named, str) else renamed
     return choose_runs(table, where) if where else table
 
 

@@ -516,8 +516,7 @@ def compare_devices(
     MeasurementError, PpwError
         As `ppw.cycles_per_io`; and for a roof without bandwidths.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CaveatWarning)
+    with warnings.catch_warnings(action="ignore", category=CaveatWarning):
         found = cycles_per_io(runs, by=by, freq=freq, level=level)
     points, keys = found.points, [*found.by]
     # Threads share their core's execution units, so only full cores can be compared.

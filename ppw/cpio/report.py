@@ -1,7 +1,6 @@
 """Pages of `cycles_per_io`, `project_cpio`, `size_servers` and `compare_devices`."""
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -93,27 +92,22 @@ def cpio_projection_page(result: CpioProjection) -> Page:
         "utilisation, shape the cycles per I/O."
     )
     height = 1.6 + 0.9 * min(len(result.applications()), MOST_DRAWN)
-    return _plot_page(result, f"I/O on {result.cores:g} cores", caption, height)
+    title = f"I/O on {result.cores:g} cores"
+    return Page.with_plot(result, title, caption, height=height, subtitle=_SUBTITLE)
 
 
 def sizing_page(result: ServerSizing) -> Page:
     """Make the page of `ppw.size_servers`."""
     caption = f"Energy by scenario, mean over the applications, with {result.level:.0%} intervals."
-    height = _bars_height(len(result.total))
-    return _plot_page(result, "Servers and energy of a sweep", caption, height)
+    title, height = "Servers and energy of a sweep", _bars_height(len(result.total))
+    return Page.with_plot(result, title, caption, height=height, subtitle=_SUBTITLE)
 
 
 def devices_page(result: DeviceComparison) -> Page:
     """Make the page of `ppw.compare_devices`."""
     caption = "I/O rate of each run, and the maximum of its device as measured by fio."
-    height = _bars_height(min(len(result.table), MOST_DRAWN))
-    return _plot_page(result, "Devices and hosts", caption, height)
-
-
-def _plot_page(result: Any, title: str, caption: str, height: float) -> Page:
-    """Make the page of a result with one plot."""
-    figures = [Figure(draw(result.plot, height=height), caption)]
-    return Page.of(result, title=title, subtitle=_SUBTITLE, figures=figures)
+    title, height = "Devices and hosts", _bars_height(min(len(result.table), MOST_DRAWN))
+    return Page.with_plot(result, title, caption, height=height, subtitle=_SUBTITLE)
 
 
 def _bars_height(rows: int) -> float:

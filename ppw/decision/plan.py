@@ -601,10 +601,8 @@ def _other_programs(
             continue
         same = (keys[alike] == keys.loc[group, alike]).all(axis=1)
         same &= keys["workload"] != keys.loc[group, "workload"]
-        able = [
-            int(g) for g in np.flatnonzero(same) if g in offered and np.array_equal(steps[g], own)
-        ]
-        if able:
+        there = [g for g in np.flatnonzero(same).tolist() if g in offered]
+        if able := [g for g in there if np.array_equal(steps[g], own)]:
             best = able[0] if seconds is None else min(able, key=lambda g: float(seconds[g]))
             found[group] = (str(keys.loc[best, "workload"]), of_power)
     return found

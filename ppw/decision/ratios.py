@@ -183,12 +183,9 @@ class PairwiseComparison:
         for side in (self.a, self.b):
             for which in ("time", POWER) if POWER in side.draws else ("time",):
                 # The other quantities are held at their medians.
-                only = {
-                    name: draws
-                    if (name == POWER) == (which == POWER)
-                    else np.full_like(draws, np.median(draws))
-                    for name, draws in side.draws.items()
-                }
+                held = {name for name in side.draws if (name == POWER) != (which == POWER)}
+                medians = {n: np.full_like(d, np.median(d)) for n, d in side.draws.items()}
+                only = {n: medians[n] if n in held else d for n, d in side.draws.items()}
                 variance = float(np.var(self.log_metric(metric, only, side.price)))
                 parts.append((variance, which, side))
         most, which, side = max(parts, key=lambda part: part[0])
@@ -243,17 +240,12 @@ def compare_pair(
     over = _draw(curves, pair[0], [*grid, *(frequency if one_curve else frequency[:1])])
     other = over if one_curve else _draw(curves, pair[1], [*_grid(curves, pair[1]), frequency[1]])
     ends = _pick_columns(over, len(grid)), _pick_columns(other, -1)
-    a, b = (
-        Side(
-            name,
-            group,
-            hz,
-            paid,
-            draws,
-            bool((np.abs(_measured_steps(curves, group) / hz - 1) <= SAME_STEP).any()),
-        )
-        for name, group, hz, paid, draws in zip("AB", pair, frequency, price, ends, strict=True)
-    )
+
+    def is_measured(group: int, hz: float) -> bool:
+        return bool((np.abs(_measured_steps(curves, group) / hz - 1) <= SAME_STEP).any())
+
+    measured = map(is_measured, pair, frequency)
+    a, b = map(Side, "AB", pair, frequency, price, ends, measured)
     return PairwiseComparison(a, b, grid, _pick_columns(over, slice(len(grid))), terms)
 
 

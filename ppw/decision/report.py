@@ -17,12 +17,8 @@ def best_page(result: best.BestFrequency) -> Page:
     caption = (
         "Share of the posterior draws in which each frequency is the best (at most ten groups)."
     )
-    return Page.of(
-        result,
-        title="Best frequency",
-        verdict=[result.verdict(), _efficient_range(result)],
-        figures=[Figure(draw(result.plot), caption)],
-    )
+    verdict = [result.verdict(), _efficient_range(result)]
+    return Page.with_plot(result, "Best frequency", caption, verdict=verdict)
 
 
 def _efficient_range(result: best.BestFrequency) -> str:
@@ -37,14 +33,15 @@ def _efficient_range(result: best.BestFrequency) -> str:
 
 def comparison_page(result: compare.Comparison) -> Page:
     """Report of `ppw.compare`."""
-    height = 1.0 + 0.25 * min(len(result.table), _DRAWN_ROWS)
-    figure = draw(result.plot, height=height)
-    return Page.of(
-        result,
-        title=f"{_name_of(result.a)} against {_name_of(result.b)}",
-        verdict=[*result.verdict(), *(f"Undecided: {text}." for text in result.undecided())],
-        figures=[Figure(figure, "Ratio A:B of each group and metric, with its interval.")],
-    )
+    title = f"{_name_of(result.a)} against {_name_of(result.b)}"
+    caption = "Ratio A:B of each group and metric, with its interval."
+    verdict = [*result.verdict(), *(f"Undecided: {text}." for text in result.undecided())]
+    return Page.with_plot(result, title, caption, height=_height_of(result), verdict=verdict)
+
+
+def _height_of(result: compare.Comparison | changes.ChangeCheck) -> float:
+    """Height of a plot with a row for each of the result, the first thirty."""
+    return 1.0 + 0.25 * min(len(result.table), _DRAWN_ROWS)
 
 
 def _name_of(side: Mapping[str, Any]) -> str:
@@ -59,12 +56,7 @@ def plan_page(result: plan.Plan) -> Page:
         "Expected half width after the next measurement, by its frequency and number of runs; "
         "the dashed line is the goal, the dotted line the present half width."
     )
-    return Page.of(
-        result,
-        title="What to measure next",
-        subtitle=result.question(),
-        figures=[Figure(draw(result.plot), caption)],
-    )
+    return Page.with_plot(result, "What to measure next", caption, subtitle=result.question())
 
 
 def characterisation_page(result: characterise.Characterisation) -> Page:
@@ -81,9 +73,8 @@ def characterisation_page(result: characterise.Characterisation) -> Page:
 
 def changes_page(result: changes.ChangeCheck) -> Page:
     """Report of `ppw.check_changes`."""
-    figure = draw(result.plot, height=1.0 + 0.25 * min(len(result.table), _DRAWN_ROWS))
     caption = "Change of each row with its interval; the bar is its limit."
-    return Page.of(result, title="Changes and limits", figures=[Figure(figure, caption)])
+    return Page.with_plot(result, "Changes and limits", caption, height=_height_of(result))
 
 
 PAGES = {

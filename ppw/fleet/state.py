@@ -298,12 +298,9 @@ def with_factors(layout: Layout, known: pd.DataFrame) -> Layout:
 
 def join_layouts(before: Layout, new: Layout) -> Layout:
     """Layout that holds the moments of both. Raises `PpwError` for unlike co-ordinates."""
-    differ = [
-        name
-        for name in before.quantities.keys() & new.quantities.keys()
-        if set(before.quantities[name]) != set(new.quantities[name])
-    ]
-    if differ:
+    shared = before.quantities.keys() & new.quantities.keys()
+    kept = {name: set(before.quantities[name]) for name in shared}
+    if differ := [name for name in shared if kept[name] != set(new.quantities[name])]:
         raise PpwError(
             f"the state keeps {', '.join(differ)} in other units than the new runs need: make the "
             "state again from its runs"

@@ -288,11 +288,8 @@ def _record_passages(requests: ibis.Table, survey: Survey, *, reuse: bool) -> li
         ends_last = kept.ended.fill_null(0) > kept.accessed.fill_null(0)
         since = kept.clock - ibis.greatest(kept.ended.fill_null(0), kept.accessed.fill_null(0))
         is_known = ~kept.goes_on & (since < kept.clock) & (since <= rf.MOST_AGE)
-        is_near = (
-            ~kept.goes_on
-            & ~is_known
-            & ((kept.lbn - kept.device_end).abs() <= near).fill_null(False)
-        )
+        is_near = ((kept.lbn - kept.device_end).abs() <= near).fill_null(False)
+        is_near = ~kept.goes_on & ~is_known & is_near
         other = is_known.ifelse(since, is_near.ifelse(rf.NEAR, rf.FRESH))
         age = kept.goes_on.ifelse(rf.SEQUENTIAL, other)
         origin = ends_last.ifelse(kept.ended_lbn, kept.accessed_lbn)

@@ -599,8 +599,7 @@ def pair_workloads(recordings: Mapping[str, TimeSeries], **options: Any) -> Pair
     for pair in combinations(recordings, 2):
         both = {name: recordings[name] for name in pair}
         own = [name for name in critical if name in pair]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CaveatWarning)
+        with warnings.catch_warnings(action="ignore", category=CaveatWarning):
             found = co_locate(both, latency_critical=own, **options)
         rows.append(_pair_row(*pair, found))
         caveats += found.caveats

@@ -8,14 +8,13 @@ from ppw.results import page as pages, result as rs
 
 
 def _page(result: Any, title: str, subtitle: str, caption: str, **size: float) -> pages.Page:
-    figure = pages.Figure(pages.draw(result.plot, **size), caption)
     tables = result.printed_tables(pages.MOST_ROWS)
     if "capacity_source" in getattr(result, "resources", ()):
         # Who says each capacity is too wide for a table that has the findings as well.
         both = result.resources[["resource", "capacity_source"]]
         rows = [[name, source or "–"] for name, source in both.itertuples(index=False)]
         tables.append(rs.PrintedTable("Capacities", ["resource", "capacity from"], rows, 2))
-    return pages.Page.of(result, title=title, subtitle=subtitle, figures=[figure], tables=tables)
+    return pages.Page.with_plot(result, title, caption, subtitle=subtitle, tables=tables, **size)
 
 
 def pressure_page(result: matrix.PressureMatrix) -> pages.Page:

@@ -20,6 +20,7 @@ from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveat
 from ppw.results.text import shown
 
 BUY, ENOUGH, IDLE = "buy more", "enough", "idle"
+_BANDWIDTH = "memory_bandwidth_bytes_s"
 _MOST_HOSTS = 5
 _OF = {resource.name: resource for resource in dem.RESOURCES}
 
@@ -82,11 +83,7 @@ class RightSizing(Result):
             title="Hosts of the catalogue",
             note="Cores are physical and taken to be as fast as those of the recording.",
             most=0,
-            show={
-                "memory_bandwidth_bytes_s": lambda row: dem.amount_text(
-                    row["memory_bandwidth_bytes_s"], "B/s"
-                )
-            },
+            show={_BANDWIDTH: lambda row: dem.amount_text(row[_BANDWIDTH], "B/s")},
         ),
     )
 

@@ -28,24 +28,18 @@ def demand_of(workloads: Sequence[Workload], years: int, numbers: CaseValues) ->
     growth = 1 + numbers["demand.growth_per_year"]
     grown = growth[:, None] ** np.arange(years)
     parts = max(len(w.profile) for w in workloads)
-    rate = np.stack(
-        [
-            (peak_rate(w.name, numbers)[:, None] * grown)[..., None]
-            * np.broadcast_to(w.profile, parts)
-            for w in workloads
-        ]
-    )
+    peaks = [peak_rate(w.name, numbers)[:, None] * grown for w in workloads]
+    profiles = [np.broadcast_to(w.profile, parts) for w in workloads]
+    rate = np.stack([a[..., None] * b for a, b in zip(peaks, profiles, strict=True)])
     memory = np.stack([numbers.values_or(f"workload.{w.name}.memory", 0.0) for w in workloads])
     return RateDemand(rate, (numbers["demand.scale"] * memory)[..., None] * grown)
 
 
 def peak_rate(name: str, numbers: CaseValues) -> FloatArray:
     """Return the peak rate (1/s) of a workload in the first year: (n,)."""
-    own = f"workload.{name}.rate"
-    if own in numbers:
-        return numbers["demand.scale"] * numbers[own]
-    shared = numbers["demand.rate"] * numbers[f"workload.{name}.share"]
-    return numbers["demand.scale"] * shared
+    if (rate := numbers.get(f"workload.{name}.rate")) is None:
+        rate = numbers["demand.rate"] * numbers[f"workload.{name}.share"]
+    return numbers["demand.scale"] * rate
 
 
 # How many servers, and how many racks, a demand takes.
@@ -179,10 +173,8 @@ def energy_of(
     The power of the servers is averaged over the day, and the site takes (PUE − 1) on top.
     """
     kilowatt_hours = HOURS_PER_YEAR / 1000
-    watts = sum(
-        server.watts(pool.load, pool.workloads, numbers).mean(axis=-1) * pool.servers
-        for pool in pools
-    )
+    each = [server.watts(pool.load, pool.workloads, numbers).mean(axis=-1) for pool in pools]
+    watts = sum(power * pool.servers for power, pool in zip(each, pools, strict=True))
     count = sum(pool.servers for pool in pools)
     servers = kilowatt_hours * watts
     network = kilowatt_hours * (count * port_watts[:, None])

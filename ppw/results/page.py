@@ -93,6 +93,14 @@ class Page:
         document, digest = result.to_json(), result.input_digest or ""
         return cls(caveats=result.caveats, document=document, digest=digest, **parts)
 
+    @classmethod
+    def with_plot(
+        cls, result: Any, title: str, caption: str, *, height: float = 3.2, **parts: Any
+    ) -> Page:
+        """Report a result as `of`, with its plot in a height (inches)."""
+        figures = [Figure(draw(result.plot, height=height), caption)]
+        return cls.of(result, title=title, figures=figures, **parts)
+
     def render(self) -> str:
         """Return the HTML: everything inside, no request leaves the page."""
         from jinja2 import Environment
