@@ -48,8 +48,8 @@ def match_groups(
     keys = groups.keys
     values = {c: [list(dict.fromkeys(map(str, keys[c].iloc[s]))) for s in sides] for c in rest}
     # What is one thing in all of A and another in all of B tells what they are, not what they did.
-    alone = [c for c in rest if len(values[c][0]) == len(values[c][1]) == 1]
-    described = [c for c in alone if values[c][0] != values[c][1]]
+    uniform = [c for c in rest if len(values[c][0]) == len(values[c][1]) == 1]
+    described = [c for c in uniform if values[c][0] != values[c][1]]
     by = [c for c in rest if c not in described]
     of_a, of_b = ({tuple(map(str, keys[by].iloc[g])): int(g) for g in side} for side in sides)
     for side, found, which in zip(sides, (of_a, of_b), "AB", strict=True):

@@ -10,8 +10,8 @@ def calibration_page(result: calibration.Calibration) -> Page:
         "Means of each level as both sensors saw it, the line, and the band in which the "
         f"reference of a new run lies ({result.level:.0%})."
     )
-    said = {"subtitle": result.source, "verdict": [result.verdict(), result.range_sentence()]}
-    return Page.with_plot(result, "One power sensor against another", caption, **said)
+    title, said = "One power sensor against another", [result.verdict(), result.range_sentence()]
+    return Page.with_plot(result, title, caption, subtitle=result.source, verdict=said)
 
 
 def power_load_page(result: load_curve.PowerLoads) -> Page:
