@@ -8,14 +8,7 @@ import pytest
 from processes import ROOT
 
 from measurements.errors import MeasurementError
-from ppw.catalogue.hosts import (
-    Host,
-    HostFigure,
-    choose_hosts,
-    find_host,
-    host_steps,
-    load_hosts,
-)
+from ppw.catalogue.hosts import Host, HostFigure, choose_hosts, find_host, host_steps, load_hosts
 from ppw.errors import PpwError, UnknownHostError
 
 OWN_HOST = """

@@ -177,15 +177,13 @@ def test_keep_refresh_and_rent_by_hand():
 
 
 class TestServersNeeded:
-    @pytest.mark.parametrize(
-        ("parts", "count"),
-        [
-            ({"workload": {"rate": 1000.1}}, 11),
-            ({"workload": {"rate": 1e-3}}, 1),
-            # Three tenths of ten: in floating point a little more than 3.
-            ({"workload": {"rate": 300.0}, "demand": {"max_utilisation": 0.3}}, 10),
-            ({"demand": {"spare_share": 0.25, "spare_servers": 1}}, 14),
-        ],
+    @pytest.mark.cases(
+        "parts, count",
+        ({"workload": {"rate": 1000.1}}, 11),
+        ({"workload": {"rate": 1e-3}}, 1),
+        # Three tenths of ten: in floating point a little more than 3.
+        ({"workload": {"rate": 300.0}, "demand": {"max_utilisation": 0.3}}, 10),
+        ({"demand": {"spare_share": 0.25, "spare_servers": 1}}, 14),
     )
     def test_whole_ones_that_arithmetic_does_not_push_up(self, parts, count):
         assert asked(scenario(server("one"), **parts)).candidates["servers"].tolist() == [count]
@@ -258,14 +256,12 @@ class TestLatency:
 
 
 class TestRacksAndRoom:
-    @pytest.mark.parametrize(
-        ("site", "why"),
-        [
-            ({"rack_units": 1}, "a server is higher than a rack"),
-            ({"rack_power": "150W"}, "a server at its peak draws more than a rack may"),
-            ({"max_racks": 1, "rack_units": 4}, "it takes more racks than there is space for"),
-            ({"power": "1.9kW"}, "its servers at their peak draw more than the site may"),
-        ],
+    @pytest.mark.cases(
+        "site, why",
+        ({"rack_units": 1}, "a server is higher than a rack"),
+        ({"rack_power": "150W"}, "a server at its peak draws more than a rack may"),
+        ({"max_racks": 1, "rack_units": 4}, "it takes more racks than there is space for"),
+        ({"power": "1.9kW"}, "its servers at their peak draw more than the site may"),
     )
     def test_who_does_not_fit_is_never_the_best(self, site, why):
         dear = server("dear", rate=1100.0, power=140.0, price=90_000.0, height=1)
@@ -610,26 +606,24 @@ ENDS_EARLY = {"load": [0, 0.9], "power": [50, 90]}
 UNLIKE, LIMIT = {"rate": [1, 2], "p99": ["1ms"]}, {"workload": {"latency_p99": 1}}
 
 
-@pytest.mark.parametrize(
-    ("figures", "parts", "said"),
-    [
-        ({"rate": None}, {}, "no rate of work"),
-        ({"power": None}, {}, "candidate.workload.work.power (W at full load)"),
-        ({"power": None, "catalogue": "Xeon X5670"}, {}, "power (W at full load, which is not th"),
-        ({"idle": None}, {}, "no idle power: give idle_power or power_levels"),
-        ({"price": None}, {}, "no price: give price, or rent_per_hour"),
-        ({"rent_per_hour": 1.0}, {}, "a price and a rent_per_hour: give one of them"),
-        ({"price": None, "rent_per_hour": 1.0, "owned": 2}, {}, "rented servers are not owned"),
-        ({}, {"workload": {"memory": "1GiB"}}, "no memory size, which workload work needs"),
-        ({}, LICENCES, "no number of cores, which licences need"),
-        ({}, CARBON, "costs.carbon_price needs site.grid_carbon and the candidate's embodied_ca"),
-        ({"idle": 250.0}, {}, "its idle power 250 W is not below its full-load power 200 W"),
-        ({"where": {"host": "a"}}, {}, "where and freq are of runs, and none are named"),
-        ({"power_levels": SHORT}, {}, "power_levels has 2 loads and 3 power values"),
-        ({"power_levels": SHORT | {"load": [0, 0.4, 0.6, 1]}}, {}, "has 4 loads and 3 power v"),
-        ({"power_levels": ENDS_EARLY}, {}, "power_levels ends below load 1"),
-        ({"latency": UNLIKE}, LIMIT, "latency of work has 2 rates and 1 values of p99"),
-    ],
+@pytest.mark.cases(
+    "figures, parts, said",
+    ({"rate": None}, {}, "no rate of work"),
+    ({"power": None}, {}, "candidate.workload.work.power (W at full load)"),
+    ({"power": None, "catalogue": "Xeon X5670"}, {}, "power (W at full load, which is not th"),
+    ({"idle": None}, {}, "no idle power: give idle_power or power_levels"),
+    ({"price": None}, {}, "no price: give price, or rent_per_hour"),
+    ({"rent_per_hour": 1.0}, {}, "a price and a rent_per_hour: give one of them"),
+    ({"price": None, "rent_per_hour": 1.0, "owned": 2}, {}, "rented servers are not owned"),
+    ({}, {"workload": {"memory": "1GiB"}}, "no memory size, which workload work needs"),
+    ({}, LICENCES, "no number of cores, which licences need"),
+    ({}, CARBON, "costs.carbon_price needs site.grid_carbon and the candidate's embodied_ca"),
+    ({"idle": 250.0}, {}, "its idle power 250 W is not below its full-load power 200 W"),
+    ({"where": {"host": "a"}}, {}, "where and freq are of runs, and none are named"),
+    ({"power_levels": SHORT}, {}, "power_levels has 2 loads and 3 power values"),
+    ({"power_levels": SHORT | {"load": [0, 0.4, 0.6, 1]}}, {}, "has 4 loads and 3 power v"),
+    ({"power_levels": ENDS_EARLY}, {}, "power_levels ends below load 1"),
+    ({"latency": UNLIKE}, LIMIT, "latency of work has 2 rates and 1 values of p99"),
 )
 def test_what_is_missing_is_an_error_and_not_a_guess(figures, parts, said):
     one = server("x", **figures)

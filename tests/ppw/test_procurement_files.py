@@ -93,42 +93,40 @@ def figures(table):
     return {key: [v for v in values if not math.isnan(v)] for key, values in read.items()}
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        (("currancy",), 1, "currancy: unknown key (did you mean 'currency'?)"),
-        (("costs", "discount"), 1, "costs.discount: unknown key (did you mean 'discount_rate'?)"),
-        (("candidate", 1, "idle_watts"), 1, "candidate 2: idle_watts: unknown key (did you mean"),
-        (("candidate", 0, "workload", "work", "powr"), 1, "candidate 1: workload.work.powr: unk"),
-        (("site", "zzz"), 1, "site.zzz: unknown key (the keys here are electricity, "),
-        (("site", "pue"), 0.9, "site.pue = 0.9 must be 1 or more (energy of the site over"),
-        (("site", "pue"), "high", "site.pue = 'high' must be a number or a table"),
-        (("site", "electricity"), ranged(0.3, 0.1, 0.2), "value 0.3 is not between low 0.1 and h"),
-        (("site", "electricity"), {"value": 1, "low": 1}, "site.electricity.high is missing"),
-        (("site", "electricity"), float("nan"), "site.electricity is not a finite number"),
-        (("site", "grid_carbon"), 400, "grid_carbon = 400: in g per kWh? write kg: 0.4 for 400 g"),
-        (("site", "electricity"), ranged(22, 20, 30), "electricity = 30: in cents? write 0.22 for"),
-        (("demand", "years"), 2.5, "demand.years = 2.5 must be a whole number"),
-        (("demand", "pools"), "seperate", "one of 'shared', 'separate' (did you mean 'separate'?)"),
-        (("demand", "spare_share"), "150%", "demand.spare_share = '150%' must be at most 1 ("),
-        (("demand", "headroom"), "-5%", "headroom = '-5%' must be 0 or more"),
-        (("demand", "profile"), [0, 0], "the profile of workload 'work' is 0 all day"),
-        (("demand", "profile"), [], "demand.profile must have 1 or more"),
-        (("costs", "residual_share"), 1.5, "costs.residual_share = 1.5 must be at most 1"),
-        (("costs", "residual_share"), "a fifth", "'a fifth' is no share: write 20% or 0.2"),
-        (("candidate", 0, "price"), 0, "candidate 1: price = 0 must be more than 0"),
-        (("candidate", 0, "idle_power"), "90 volts", "'90 volts' is not a quantity in W"),
-        (("candidate", 0, "idle_power"), "-5W", "idle_power = '-5W' must be 0 or more"),
-        (("candidate", 0, "name"), "", "candidate 1: name must not be empty"),
-        (("candidate", 0, "name"), "two", "two [[candidate]] are named 'two'"),
-        (("candidate", 0, "power_scope"), "wal", "(did you mean 'wall'?)"),
-        (("candidate", 0, "workload"), {"wrok": {}}, "no [[workload]] (did you mean 'work'?)"),
-        (("workload", 0, "weight"), 1, "give its rate, or its weight in demand.rate"),
-        (("workload", 0, "rate"), None, "or its weight in demand.rate; it has neither"),
-        (("site", "pue"), None, "site.pue is missing: give energy of the site over energy of ser"),
-        (("demand",), None, "demand is missing: give what must be served"),
-        (("candidate", 0, "name"), None, "candidate 1: name is missing"),
-    ],
+@pytest.mark.cases(
+    "path, value, said",
+    (("currancy",), 1, "currancy: unknown key (did you mean 'currency'?)"),
+    (("costs", "discount"), 1, "costs.discount: unknown key (did you mean 'discount_rate'?)"),
+    (("candidate", 1, "idle_watts"), 1, "candidate 2: idle_watts: unknown key (did you mean"),
+    (("candidate", 0, "workload", "work", "powr"), 1, "candidate 1: workload.work.powr: unk"),
+    (("site", "zzz"), 1, "site.zzz: unknown key (the keys here are electricity, "),
+    (("site", "pue"), 0.9, "site.pue = 0.9 must be 1 or more (energy of the site over"),
+    (("site", "pue"), "high", "site.pue = 'high' must be a number or a table"),
+    (("site", "electricity"), ranged(0.3, 0.1, 0.2), "value 0.3 is not between low 0.1 and h"),
+    (("site", "electricity"), {"value": 1, "low": 1}, "site.electricity.high is missing"),
+    (("site", "electricity"), float("nan"), "site.electricity is not a finite number"),
+    (("site", "grid_carbon"), 400, "grid_carbon = 400: in g per kWh? write kg: 0.4 for 400 g"),
+    (("site", "electricity"), ranged(22, 20, 30), "electricity = 30: in cents? write 0.22 for"),
+    (("demand", "years"), 2.5, "demand.years = 2.5 must be a whole number"),
+    (("demand", "pools"), "seperate", "one of 'shared', 'separate' (did you mean 'separate'?)"),
+    (("demand", "spare_share"), "150%", "demand.spare_share = '150%' must be at most 1 ("),
+    (("demand", "headroom"), "-5%", "headroom = '-5%' must be 0 or more"),
+    (("demand", "profile"), [0, 0], "the profile of workload 'work' is 0 all day"),
+    (("demand", "profile"), [], "demand.profile must have 1 or more"),
+    (("costs", "residual_share"), 1.5, "costs.residual_share = 1.5 must be at most 1"),
+    (("costs", "residual_share"), "a fifth", "'a fifth' is no share: write 20% or 0.2"),
+    (("candidate", 0, "price"), 0, "candidate 1: price = 0 must be more than 0"),
+    (("candidate", 0, "idle_power"), "90 volts", "'90 volts' is not a quantity in W"),
+    (("candidate", 0, "idle_power"), "-5W", "idle_power = '-5W' must be 0 or more"),
+    (("candidate", 0, "name"), "", "candidate 1: name must not be empty"),
+    (("candidate", 0, "name"), "two", "two [[candidate]] are named 'two'"),
+    (("candidate", 0, "power_scope"), "wal", "(did you mean 'wall'?)"),
+    (("candidate", 0, "workload"), {"wrok": {}}, "no [[workload]] (did you mean 'work'?)"),
+    (("workload", 0, "weight"), 1, "give its rate, or its weight in demand.rate"),
+    (("workload", 0, "rate"), None, "or its weight in demand.rate; it has neither"),
+    (("site", "pue"), None, "site.pue is missing: give energy of the site over energy of ser"),
+    (("demand",), None, "demand is missing: give what must be served"),
+    (("candidate", 0, "name"), None, "candidate 1: name is missing"),
 )
 def test_what_cannot_be_is_answered_in_one_line(path, value, said):
     refused(changed(path, value), said)
@@ -189,13 +187,11 @@ def test_workloads_share_a_demand_by_weight_and_cut_the_day_alike():
     refused(table, "the profiles have 2 and 3 parts")
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"[demand\nyears = 3", "scenario.toml: not TOML: "),
-        (b"\xff\xfe", "scenario.toml: not UTF-8 text"),
-        (None, "scenario.toml: cannot be read: No such file"),
-    ],
+@pytest.mark.cases(
+    "content, said",
+    (b"[demand\nyears = 3", "scenario.toml: not TOML: "),
+    (b"\xff\xfe", "scenario.toml: not UTF-8 text"),
+    (None, "scenario.toml: cannot be read: No such file"),
 )
 def test_files_that_are_none(content, said, tmp_path):
     path = tmp_path / "scenario.toml"
@@ -286,16 +282,14 @@ class TestCommandLine:
         ]
         assert (new.returncode, new.stdout, new.stderr) == (0, old.stdout, old.stderr)
 
-    @pytest.mark.parametrize(
-        ("words", "said"),
-        [
-            (("scenario.toml", "--a", "host=x"), "--a works only with runs tables"),
-            (("scenario.toml", "--electricity", "0.2"), "--electricity works only with runs tab"),
-            (("scenario.toml", "--no-pool"), "--pool/--no-pool works only with r"),
-            (("scenario.toml", "runs.csv"), "one scenario at a time, and 2 files were given"),
-            ((str(ROOT / "examples" / "simulated_runs.csv"),), "Missing option '--a'"),
-            ((), "Missing argument 'RUNS...'"),
-        ],
+    @pytest.mark.cases(
+        "words, said",
+        (("scenario.toml", "--a", "host=x"), "--a works only with runs tables"),
+        (("scenario.toml", "--electricity", "0.2"), "--electricity works only with runs tab"),
+        (("scenario.toml", "--no-pool"), "--pool/--no-pool works only with r"),
+        (("scenario.toml", "runs.csv"), "one scenario at a time, and 2 files were given"),
+        ((str(ROOT / "examples" / "simulated_runs.csv"),), "Missing option '--a'"),
+        ((), "Missing argument 'RUNS...'"),
     )
     def test_wrong_usage(self, words, said, folder):
         done = ppw_inside("compare", *words, cwd=folder)
@@ -628,15 +622,13 @@ class TestWattsOfDifferentScope:
             asked(scenario(server("two"), package))
 
 
-@pytest.mark.parametrize(
-    ("workload", "more", "said"),
-    [
-        ("sort", {"where": {"host": "rack9"}}, "candidate 'rack1': no run has host 'rack9' (did y"),
-        ("sort", {"where": {"hots": "rack1"}}, "candidate 'rack1': "),
-        ("sort", {"where": {"family": "Zen 4"}}, "are 2 groups, which differ in host: name one of"),
-        ("sort", {"freq": "3.0"}, "is it in GHz or MHz?"),
-        ("wcc", {}, "no run of workload 'wcc' (did you mean 'wc'?)"),
-    ],
+@pytest.mark.cases(
+    "workload, more, said",
+    ("sort", {"where": {"host": "rack9"}}, "candidate 'rack1': no run has host 'rack9' (did y"),
+    ("sort", {"where": {"hots": "rack1"}}, "candidate 'rack1': "),
+    ("sort", {"where": {"family": "Zen 4"}}, "are 2 groups, which differ in host: name one of"),
+    ("sort", {"freq": "3.0"}, "is it in GHz or MHz?"),
+    ("wcc", {}, "no run of workload 'wcc' (did you mean 'wc'?)"),
 )
 def test_runs_that_do_not_answer(workload, more, said, tmp_path):
     table = measured(tmp_path, two_hosts(), rack("rack1") | more, workloads=[workload])

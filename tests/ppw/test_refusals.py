@@ -67,18 +67,12 @@ def test_the_level_of_an_interval_is_a_share(ask, level):
 @pytest.mark.cases(
     "said, ask",
     # Columns of answers, and levels of a calibration, are no keys.
-    (
-        "rename the column",
-        ASK(ppw.project, RUNS.assign(caveats=""), freq=3e9, by=["caveats"]),
-    ),
+    ("rename the column", ASK(ppw.project, RUNS.assign(caveats=""), freq=3e9, by=["caveats"])),
     ("cannot tell levels apart by 'runs'", ASK(ppw.calibrate, PAIRED, **SENSORS, by=["runs"])),
     # No run has both.
     ("no run has both its load and power_w", ASK(ppw.power_loads, HALVES)),
     ("both threads above 0 and throughput", ASK(ppw.find_knees, BY_THREADS, **AXES)),
-    (
-        "an exponent works only with --power-form cmos",
-        ASK(ppw.project, RUNS, freq=3e9, **FORM),
-    ),
+    ("an exponent works only with --power-form cmos", ASK(ppw.project, RUNS, freq=3e9, **FORM)),
     # Each value is there but not together; nothing is left to compare.
     ("no run has all of host=rack1, cores=8", ASK(ppw.compare, APART, A | {"cores": 8}, B)),
     ("no time_s, throughput_ops_s or power_w in the runs", ASK(ppw.compare, BARE, A, B)),
@@ -195,10 +189,7 @@ class TestTyped:
     @pytest.mark.cases(
         "words, said",
         ("cpio log.tab --clock 2.4GHz", "give their number (--cpus)"),
-        (
-            "trace fit disk.json",
-            "is a model, not a trace: make a trace with ppw trace generate",
-        ),
+        ("trace fit disk.json", "is a model, not a trace: make a trace with ppw trace generate"),
         ("project runs.csv --freq 3GHz --where workload=sort,grep", "=sort,workload=grep"),
         ("trace convert disk.json --target /dev/sdz -o a.fio", "device (--allow-device)"),
         ("best runs.csv --idle-power 1kW", "idle power 1 kW is not below"),

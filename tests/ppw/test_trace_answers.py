@@ -99,14 +99,12 @@ class TestVerdicts:
         rows = result.table[result.table["group"] == "features"]
         assert set(rows["verdict"]) == {"pass", "–"}
 
-    @pytest.mark.parametrize(
-        ("column", "change", "failing"),
-        [
-            ("op", lambda v: np.zeros_like(v), "reads"),
-            ("size_bytes", lambda v: v * 2, "requests of 4 KiB"),
-            ("time_s", lambda v: v * 1.1, "requests a second"),
-            ("lbn", lambda v: v[::-1], "random requests"),
-        ],
+    @pytest.mark.cases(
+        "column, change, failing",
+        ("op", lambda v: np.zeros_like(v), "reads"),
+        ("size_bytes", lambda v: v * 2, "requests of 4 KiB"),
+        ("time_s", lambda v: v * 1.1, "requests a second"),
+        ("lbn", lambda v: v[::-1], "random requests"),
     )
     def test_a_figure_that_is_off_fails(self, column, change, failing):
         made = busy()
@@ -193,23 +191,21 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("question", "given", "said"),
-    [
-        ("validate", {"device": "ssd,rpm=7200"}, "is not a parameter of the ssd"),
-        ("validate", {"device": "ssd,units=0"}, "units"),
-        ("validate", {"features_tolerance": 0}, "greater than 0"),
-        ("validate", {"device": "ssd,read=5W"}, "read"),
-        ("time scales", {"device": "tape"}, "no device 'tape'"),
-        ("time scales", {"scales": []}, "no time scale was given"),
-        ("time scales", {"scales": [0]}, "greater than 0"),
-        ("what if", {"policies": ["mru"]}, "policy 'mru'"),
-        ("what if", {"writes": "never"}, "writes 'never'"),
-        ("what if", {"cache_device": "disk"}, "solid state"),
-        ("what if", {"caches": [-1]}, "-1 caches"),
-        ("what if", {"cache_bytes": 1.0}, "1 B is less than a block of 4096 B: write it with a"),
-        ("what if", {"repeats": 0}, "0 repeats"),
-    ],
+@pytest.mark.cases(
+    "question, given, said",
+    ("validate", {"device": "ssd,rpm=7200"}, "is not a parameter of the ssd"),
+    ("validate", {"device": "ssd,units=0"}, "units"),
+    ("validate", {"features_tolerance": 0}, "greater than 0"),
+    ("validate", {"device": "ssd,read=5W"}, "read"),
+    ("time scales", {"device": "tape"}, "no device 'tape'"),
+    ("time scales", {"scales": []}, "no time scale was given"),
+    ("time scales", {"scales": [0]}, "greater than 0"),
+    ("what if", {"policies": ["mru"]}, "policy 'mru'"),
+    ("what if", {"writes": "never"}, "writes 'never'"),
+    ("what if", {"cache_device": "disk"}, "solid state"),
+    ("what if", {"caches": [-1]}, "-1 caches"),
+    ("what if", {"cache_bytes": 1.0}, "1 B is less than a block of 4096 B: write it with a"),
+    ("what if", {"repeats": 0}, "0 repeats"),
 )
 def test_arguments_that_cannot_be_are_refused(question, given, said):
     made = busy(n=50)
@@ -265,15 +261,13 @@ class TestCacheByHand:
     # Blocks a b a c a, ten seconds apart, never two in sequence; writes to b and the second a.
     LOAD = trace(time_s=np.arange(5) * 10.0, lbn=[800, 1600, 800, 2400, 800], op=[0, 1, 1, 0, 0])
 
-    @pytest.mark.parametrize(
-        ("writes", "hits", "mean_ms"),
-        [
-            # Reads a (disk), c (disk), a (cache); writes b, a to the disk.
-            ("through", 2 / 5, (10 + 10 + 10 + 10 + 1) / 5),
-            # The same hits; the writes take the cache's time, and two dirty blocks are left.
-            ("back", 2 / 5, (10 + 1 + 1 + 10 + 1 + 2 * 10) / 5),
-            ("around", 2 / 5, (10 + 10 + 10 + 10 + 1) / 5),
-        ],
+    @pytest.mark.cases(
+        "writes, hits, mean_ms",
+        # Reads a (disk), c (disk), a (cache); writes b, a to the disk.
+        ("through", 2 / 5, (10 + 10 + 10 + 10 + 1) / 5),
+        # The same hits; the writes take the cache's time, and two dirty blocks are left.
+        ("back", 2 / 5, (10 + 1 + 1 + 10 + 1 + 2 * 10) / 5),
+        ("around", 2 / 5, (10 + 10 + 10 + 10 + 1) / 5),
     )
     def test_time_of_a_request(self, writes, hits, mean_ms):
         how = {"cache_bytes": 10 * 4096, "caches": [1], "writes": writes, "device": FLAT}
@@ -371,12 +365,10 @@ class TestDefragmentation:
             trace_what_if(busy(n=50), defragment=True)
 
 
-@pytest.mark.parametrize(
-    ("cache_bytes", "said"),
-    [
-        (None, "A cache drive has 409.6 kB, 10% of the 4.096 MB that the trace touches."),
-        (2**23, "A cache drive has 8.389 MB, 2.05 times the 4.096 MB that the trace touches."),
-    ],
+@pytest.mark.cases(
+    "cache_bytes, said",
+    (None, "A cache drive has 409.6 kB, 10% of the 4.096 MB that the trace touches."),
+    (2**23, "A cache drive has 8.389 MB, 2.05 times the 4.096 MB that the trace touches."),
 )
 def test_the_size_of_a_cache_drive_is_said(cache_bytes, said):
     blocks = np.arange(1000) * 8

@@ -81,17 +81,15 @@ def test_golden(name, ran):
     assert done.stderr == said
 
 
-@pytest.mark.parametrize(
-    ("words", "kind", "columns"),
-    [
-        ("fit disk.parquet", "trace_model", "stream,device,level,"),
-        ("fit disk.parquet --choose --levels 2", "trace_levels", "level,transitions,"),
-        ("fit disk.parquet --drift", "trace_half_drift", "figure,first_half,"),
-        ("validate disk.parquet disk.parquet", "trace_fidelity", "group,figure,"),
-        ("drift disk.parquet disk.parquet", "trace_drift", "part,requests,"),
-        ("whatif disk.parquet", "trace_what_if", "option,kind,"),
-        ("whatif disk.parquet --curves", "trace_miss_ratios", "policy,cache_bytes,"),
-    ],
+@pytest.mark.cases(
+    "words, kind, columns",
+    ("fit disk.parquet", "trace_model", "stream,device,level,"),
+    ("fit disk.parquet --choose --levels 2", "trace_levels", "level,transitions,"),
+    ("fit disk.parquet --drift", "trace_half_drift", "figure,first_half,"),
+    ("validate disk.parquet disk.parquet", "trace_fidelity", "group,figure,"),
+    ("drift disk.parquet disk.parquet", "trace_drift", "part,requests,"),
+    ("whatif disk.parquet", "trace_what_if", "option,kind,"),
+    ("whatif disk.parquet --curves", "trace_miss_ratios", "policy,cache_bytes,"),
 )
 def test_every_format(words, kind, columns, ran):
     forms = "json", "csv", "html"
@@ -280,16 +278,14 @@ class TestConvert:
         lbn, scaled = (read_trace(f).to_table()["lbn"].to_numpy() for f in ("files.csv", "t.iolog"))
         assert np.array_equal(scaled, lbn // 80 * 32 + lbn % 80 % 32)
 
-    @pytest.mark.parametrize(
-        ("words", "said", "code"),
-        [
-            ("disk.parquet -o x.fio --target f", "is written from a model", 1),
-            ("nowhere.json -o x.fio --target f", "no such file", 1),
-            ("disk.parquet -o x.iolog", "Missing option '--target'", 2),
-            ("disk.parquet -o x.iolog --target /dev/null", "is a device", 1),
-            ("disk.parquet -o x", "its ending does not name a format", 2),
-            ("disk.parquet --to csv -o x.parquet", "end the name in .csv", 2),
-        ],
+    @pytest.mark.cases(
+        "words, said, code",
+        ("disk.parquet -o x.fio --target f", "is written from a model", 1),
+        ("nowhere.json -o x.fio --target f", "no such file", 1),
+        ("disk.parquet -o x.iolog", "Missing option '--target'", 2),
+        ("disk.parquet -o x.iolog --target /dev/null", "is a device", 1),
+        ("disk.parquet -o x", "its ending does not name a format", 2),
+        ("disk.parquet --to csv -o x.parquet", "end the name in .csv", 2),
     )
     def test_what_cannot_be_is_refused(self, run, words, said, code):
         refused(run("convert", *words.split()), said, code=code)

@@ -158,13 +158,11 @@ def test_files_with_other_codes_and_starts_are_one_trace(duckdb, tmp_path):
         assert np.array_equal(getattr(found.counts, name), getattr(wanted.counts, name)), name
 
 
-@pytest.mark.parametrize(
-    ("columns", "said"),
-    [
-        ({"lbn": [0, -8, 16]}, "1 requests are impossible"),
-        ({"lbn": [0, 8], "time_s": [3.0, 3.0]}, "2 requests within 0 s are too few for a model"),
-        ({"lbn": [0, 8], "stream": [0, 1]}, "no stream of the trace has two requests"),
-    ],
+@pytest.mark.cases(
+    "columns, said",
+    ({"lbn": [0, -8, 16]}, "1 requests are impossible"),
+    ({"lbn": [0, 8], "time_s": [3.0, 3.0]}, "2 requests within 0 s are too few for a model"),
+    ({"lbn": [0, 8], "stream": [0, 1]}, "no stream of the trace has two requests"),
 )
 def test_what_makes_no_model_is_refused(duckdb, tmp_path, columns, said):
     path = written(trace(**columns), tmp_path / "t.parquet")

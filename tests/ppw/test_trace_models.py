@@ -243,15 +243,13 @@ class TestMeasuredTraces:
         assert np.abs(np.mean(ratios, axis=0) - wanted).max() < 0.03
 
 
-@pytest.mark.parametrize(
-    ("part", "value"),
-    [
-        ("stream", [9]),
-        ("state", [10**6]),
-        ("size_bytes", [512]),
-        ("start", [0, 3]),
-        ("number", [0]),
-    ],
+@pytest.mark.cases(
+    "part, value",
+    ("stream", [9]),
+    ("state", [10**6]),
+    ("size_bytes", [512]),
+    ("start", [0, 3]),
+    ("number", [0]),
 )
 def test_passages_that_do_not_fit_are_refused(walked, part, value):
     document = json.loads(walked.to_json())
@@ -312,12 +310,10 @@ class TestOptions:
         share = (columns.lbn - survey.low_lbn) / (survey.high_lbn - survey.low_lbn)
         assert stats.kstest(share, "uniform").pvalue > 1e-3
 
-    @pytest.mark.parametrize(
+    @pytest.mark.cases(
         "options",
-        [
-            *({"mode": "round_robin"}, {"arrivals": "never"}, {"time_scale": 0}, {"count": 0}),
-            *({"outstanding": 0}, {"outstanding": 4, "duration_s": 3.0}),
-        ],
+        *({"mode": "round_robin"}, {"arrivals": "never"}, {"time_scale": 0}, {"count": 0}),
+        *({"outstanding": 0}, {"outstanding": 4, "duration_s": 3.0}),
     )
     def test_what_cannot_be_is_refused(self, model, options):
         with pytest.raises(PpwError):
