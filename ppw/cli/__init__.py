@@ -141,19 +141,18 @@ def choose_answer(args: list[str]) -> tuple[str, str, list[str]]:
     """Find an option that another command answers for: usage, that command, and its arguments."""
     typed = args[: args.index("--")] if "--" in args else args
     for (name, option), answers in _ANSWER_FOR.items():
-        if typed[:1] != [name]:
+        places = [i for i, word in enumerate(typed) if word.partition("=")[0] == option]
+        if typed[:1] != [name] or not places:
             continue
-        for at, word in enumerate(typed):
-            spelt, equals, value = word.partition("=")
-            if spelt != option:
-                continue
-            if isinstance(answers, str):
-                return f"{name} {option}", answers, [*args[1:at], *args[at + 1 :]]
-            end = at + 1 if equals else at + 2
-            value = value if equals else "".join(typed[at + 1 : at + 2])
-            if value and value in answers:
-                return f"{name} {option} {value}", answers[value], [*args[1:at], *args[end:]]
-            return name, answers.get("", ""), args[1:]
+        at = places[0]
+        if isinstance(answers, str):
+            return f"{name} {option}", answers, [*args[1:at], *args[at + 1 :]]
+        _, equals, value = typed[at].partition("=")
+        end = at + 1 if equals else at + 2
+        value = value if equals else "".join(typed[at + 1 : at + 2])
+        if value and value in answers:
+            return f"{name} {option} {value}", answers[value], [*args[1:at], *args[end:]]
+        return name, answers.get("", ""), args[1:]
     return "", "", args
 
 

@@ -19,7 +19,7 @@ from ppw.cli.output import caveats_in_result
 from ppw.decision.objectives import break_even_price_ratio, per_watt_ratio
 from ppw.results import page as pages, result as results
 from ppw.results.axes import CURVE, MEASURED, PROJECTED, Axes
-from ppw.results.text import shown, text_table
+from ppw.results.text import join_words, shown, text_table
 
 # The second part of `ppw demo`: projections compared with what a simulator measured there.
 SOURCE = "rvsim 2.1.0, https://pypi.org/project/rvsim/2.1.0/"
@@ -165,15 +165,13 @@ class SimulatedDemo:
 def simulated_demo() -> SimulatedDemo:
     """Project the simulated programs, and compare the projections with their runs."""
     runs = simulated_sweep()
-    programs = _without_control_program(runs)
-    learnt = _rows_at(programs, LEARNT_HZ)
-    table = _project_table(learnt, TESTED_HZ, ["cpi", "time"])
-    measured = programs.rename(columns={"time_s": "time"})
-    measured = measured.melt([*_KEYS, "freq_hz"], ["cpi", "time"], "metric", "simulated")
-    columns = [*_KEYS, "freq_hz", "metric", "projected", "lower", "upper"]
-    joined = table[columns].merge(measured, on=[*_KEYS, "freq_hz", "metric"], how="left")
-    joined["error_pct"] = 100 * (joined["projected"] / joined["simulated"] - 1)
-    return SimulatedDemo(joined, learnt, _bend_keys(_rows_at(runs, THREE_HZ)))
+    programs, asked = _without_control_program(runs), {"by": _KEYS, "metric": ["cpi", "time"]}
+    with caveats_in_result():
+        found = ppw.validate(programs, train=LEARNT_HZ, test=TESTED_HZ, **asked).to_frame()
+    found = found.sort_values(["metric", "freq_hz"], kind="stable", ignore_index=True)
+    columns = [*_KEYS, "freq_hz", "metric", "projected", "lower", "upper", "simulated", "error_pct"]
+    table, learnt = found.rename(columns={"measured": "simulated"}), _rows_at(programs, LEARNT_HZ)
+    return SimulatedDemo(table[columns], learnt, _bend_keys(_rows_at(runs, THREE_HZ)))
 
 
 def _without_control_program(runs: pd.DataFrame) -> pd.DataFrame:
@@ -200,8 +198,7 @@ def _bend_keys(runs: pd.DataFrame) -> tuple[tuple[str, str], ...]:
 
 
 def _frequencies_text(frequencies: Sequence[float]) -> str:
-    *most, last = (f"{hertz / 1e9:.1f}" for hertz in frequencies)
-    return f"{', '.join(most)} and {last} GHz"
+    return f"{join_words([f'{hertz / 1e9:.1f}' for hertz in frequencies])} GHz"
 
 
 # Figures published in Issa & Figueira (2012), each typed from the paper; nothing is filled in.
