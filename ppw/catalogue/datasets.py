@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 # Descriptions: one TOML file a set, each with its origin and licence.
-
 RUNS = "runs"
 
 
@@ -125,8 +124,6 @@ def _parse_dataset(name: str, text: str) -> Dataset:
 
 
 # Data sets as answers take them: a table of runs, or the paths of traces and logs.
-
-
 def list_datasets(folder: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     """List the public data sets that ppw knows, with their licences.
 
@@ -229,7 +226,6 @@ def _read_table(dataset: Dataset, file: DataFile, path: Path) -> pd.DataFrame:
 
 
 # Sample data that come with ppw, and where they are from.
-
 SIMULATED_SWEEP = "simulated_sweep.csv"
 RECORDED_TRACES = (
     *("uniform_fixed", "uniform_poisson", "zoned_80_20", "sequential", "mixed_70_30"),

@@ -459,7 +459,6 @@ def _host_spellings(host: Host) -> tuple[str, ...]:
 
 
 # Conditions of `ppw hosts --where`: FIGURE=VALUE as with runs tables, or a comparison.
-
 _CONDITION = re.compile(r"\s*(\w+)\s*(<=|>=|=|<|>)\s*(.*\S)\s*")
 _BETWEEN_CONDITIONS = re.compile(r",(?=\s*\w+\s*[<>=])")
 # Functions of `operator` by sign.

@@ -324,7 +324,6 @@ def _report_fault(error: Exception) -> int:
 # SIGTERM and SIGHUP as ways out on which everything is closed, and only then the process ends.
 #
 # By default either ends Python at once: a command that is being measured would run on by itself.
-
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 

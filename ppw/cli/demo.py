@@ -205,7 +205,6 @@ def _frequencies_text(frequencies: Sequence[float]) -> str:
 #
 # J. Issa, S. Figueira: Hadoop and memcached: Performance and power characterization and analysis.
 # Journal of Cloud Computing 1:10 (2012), https://doi.org/10.1186/2192-113X-1-10.
-
 CITATION = (
     "Issa & Figueira 2012, Journal of Cloud Computing 1:10, https://doi.org/10.1186/2192-113X-1-10"
 )
@@ -237,7 +236,6 @@ WORDCOUNT_B = 70702.0
 WORDCOUNT_CORES = (1, 9)
 
 # `ppw demo`: the published study again, and projections checked on simulated cores.
-
 PUBLISHED, DERIVED = "published", "derived"
 _TOP_HZ = 3.0e9
 _REFUSED_CORES = (10, 12, 16)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 # Options of the commands that measure this host.
-
 WORKLOAD = opt.options("--workload NAME: Name of the workload. Default: the name of the command.")
 DATA = opt.options("--data SIZE as data_bytes: Input size: 10GB.")
 HOST = opt.options("--host NAME: Name of this host in the table. Default: its host name.")

@@ -400,7 +400,6 @@ def _parse_range_end(text: str | None) -> Any:
 
 
 # Declarations: a line an option, as --help prints it.
-
 _OPTION = re.compile(
     r"(?P<spellings>-\S+(?:, -\S+)*)(?: was (?P<former>-\S+))?"
     r"(?: (?P<kind>[^(a-z\s]\S*|\[[^]]+\](?:\[,…\])?))?(?: in (?P<unit>hours|minutes))?"
@@ -597,7 +596,6 @@ def typed_options(ctx: click.Context, *understood: str) -> list[str]:
 
 
 # Options of several commands.
-
 LEVEL = options("--level 0<SHARE<1 (90%): Level of the prediction intervals.")
 SEED = options("--seed N>=0 (0): Random seed.")
 POOL = options(

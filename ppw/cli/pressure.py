@@ -284,7 +284,6 @@ def knee_command(runs: opt.Runs, **options: Any) -> ppw.SweepKnees:
 
 
 # Cycles per I/O, and the servers that sweep a data set.
-
 _STUDY = "study"
 
 

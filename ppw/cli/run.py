@@ -45,7 +45,6 @@ def run_command() -> None:
 
 
 # What the workloads share.
-
 _SHARED = (
     ms.repeats_option(3),
     ms.FREQUENCY,
@@ -299,7 +298,6 @@ def run_fio_command(**given: Any) -> int:
 
 
 # `ppw run hadoop`.
-
 _HADOOP_KEYS = {
     "host": "host",
     "workload": "workload",

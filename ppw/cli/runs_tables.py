@@ -92,7 +92,6 @@ def fit_command(runs: opt.Runs, **options: Any) -> ppw.FittedParameters:
 
 
 # `ppw validate`; a fleet has the same options.
-
 VALIDATION = opt.all_of(
     opt.TABLE_METRIC,
     opt.options("""
@@ -434,7 +433,6 @@ def _refuse_beside_scenario(ctx: click.Context, files: opt.Runs) -> None:
 
 
 # `ppw plan`.
-
 _METRIC = "perf_per_watt"
 
 

@@ -28,7 +28,6 @@ def trace_command() -> None:
 
 
 # Options of several commands.
-
 TRACE = opt.all_of(
     opt.options("--trace-format FORMAT: Format of the trace. Default: recognised by its content."),
     opt.map_option("Map a header of a CSV or Parquet file to a column of ppw", "time_ms=t"),
@@ -51,7 +50,6 @@ def device_option(meaning: str, default: str = "") -> opt.Decorator:
 
 
 # Traces and models that a command names.
-
 _FIT = "make one with: ppw trace fit TRACE --format json -o MODEL"
 
 

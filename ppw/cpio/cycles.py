@@ -24,7 +24,6 @@ from ppw.results.text import as_share, key_texts, plot_label, shown
 from ppw.runs.groups import canonical
 
 # What a scaling study tells: ratios to one core, hardware threads, memory bandwidth, devices.
-
 RISES = (0.10, 0.25)
 _MEASURES = ("cpio", "utilisation", "iops")
 _BANDWIDTH = "bandwidth_per_core_bytes_s"

@@ -142,7 +142,6 @@ def _clock_caveats(table: pd.DataFrame, odd: BoolArray, share: pd.Series[Any]) -
 
 
 # From a host's time series to rows of a runs table, one a window, for cycles per I/O.
-
 _COUNTED = NEEDED[1:]
 _OPTIONAL = (
     *("nice_s", "irq_s", "softirq_s", "steal_s", "iowait_s", "scheduled_s", "tick_busy_s"),
@@ -218,7 +217,6 @@ def _caveats(
 
 
 # Rates of several runs together: ratios of their sums, and how sure the cycles per I/O are.
-
 _SUMMED = (
     *("time_s", "busy_s", "unused_s", "all_user_s", "all_system_s", "iowait_s", "ios"),
     *("user_cycles", "system_cycles", "idle_cycles", "sectors_read", "sectors_written"),

@@ -278,8 +278,6 @@ def _scaling_caveats(
 # or as *projected* by its line, or *full*; cycles per I/O are as *desired* (those of one core), as
 # *today* (on most cores measured) or as *projected* by their line. The names of the published
 # scenarios are s(l,d), s(l,t), s(l,p), s(h,d), s(h,t) and s(h,p), with l measured or projected.
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CpioProjection(io.IoResult):
     """I/O rates of a server that was not measured.

@@ -130,7 +130,6 @@ def _local_session(builder: Any, size: int | None, folder: str | None, threads: 
 
 
 # Progress of an engine, read from a thread of its own while it works.
-
 _EVERY_S = 0.5
 
 
@@ -169,8 +168,6 @@ def _share_done(connection: Any) -> float:
 
 
 # What could not be used of a fleet's files: named, while the rest is done.
-
-
 class Fault(NamedTuple):
     """One thing that could not be used: the file it is in, and what is wrong with it."""
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # What a moment table holds: its keys, quantities and counts.
-
 FREQUENCY = "freq_hz"
 _COORDINATES = (gr.VALUE, gr.LOG, gr.INVERSE)
 # Columns that split a cell because a caveat, a check or a noise level asks for them.
@@ -421,8 +420,6 @@ def _replace_groups(cells: pd.DataFrame, alone: pd.DataFrame, layout: Layout) ->
 
 
 # Cells in memory, as the prepared runs that the answers of this package take.
-
-
 def cells_frame(cells: pd.DataFrame, layout: Layout, source: str) -> pd.DataFrame:
     """Sort a moment table by its keys, make its counts integers, and name its source."""
     cells = cells.astype(dict.fromkeys([*layout.counts, gr.FLAGS], np.int64))
@@ -489,8 +486,6 @@ def _with_voltage(cells: pd.DataFrame, layout: Layout) -> pd.DataFrame:
 
 
 # A fleet's runs read once: its cells, and by name whatever could not be used.
-
-
 @dataclass(frozen=True)
 class FleetCells:
     """Cells of a fleet: the moment table, its layout, and the runs that it was made of."""

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 # Answers over a fleet: the answer itself, where it comes from, and what could not be used.
-
 R = TypeVar("R", bound=rs.Result)
 _KINDS = (FittedParameters, RunsProjection, validation.Validation, Quality, pl.PathLengths)
 _ANSWERS: dict[str, type[Any]] = {kind.kind: kind for kind in _KINDS}
@@ -458,7 +457,6 @@ def _fleet_answer(
 #
 # The engine condenses the instructions of the runs to one row a workload, core count, data size and
 # way of counting; the lines against cores and data are fitted to these.
-
 _KEYS = ("workload", "cores", "data_bytes")
 _HOW = ("instructions_label", "counted_modes")
 _TEXTS = ("workload", *_HOW)

@@ -294,8 +294,6 @@ def _microseconds(name: str) -> Any:
 
 
 # Runs of a fleet as one table of an engine: folders, files, URLs, or a table that is there.
-
-
 class FilePart(NamedTuple):
     """Files that are alike, and the canonical columns that they have."""
 

@@ -257,8 +257,6 @@ def _sync_to_disk(path: Path) -> None:
 
 
 # The moments of a saved state, as the answers over a fleet take what they read of its runs.
-
-
 def state_cells(
     state: FleetState,
     connection: BaseBackend,
@@ -285,8 +283,6 @@ def state_cells(
 
 
 # Layouts of moments that grow: yesterday's runs had fewer columns than today's, or others.
-
-
 def with_factors(layout: Layout, known: pd.DataFrame) -> Layout:
     """Add performance (work per second) to a layout, if it lacks it and the runs have it."""
     name = metrics.PERFORMANCE.name

@@ -83,7 +83,6 @@ def _bucket_number(seconds: Any, width: float) -> Any:
 # sensor has a clock of its own, ``own_s``. Intervals have ``host``, ``start_s``, ``end_s``. Answers
 # have a row an interval and label of its host: ``energy_j`` (J), ``power_w`` (W), ``readings``,
 # ``gap_s`` (s, the longest time of the run without a reading) and ``reason``.
-
 KEYS = ("host", "start_s", "end_s", "label")
 # Of a run: a longer part without a reading is told, and less that windows cover.
 _MOST_UNSEEN = _LEAST_COVERED = 0.5
@@ -554,7 +553,6 @@ def _join_totals(
 
 
 # Samples from files, and joined runs to one.
-
 _NEEDED = ("host", "at", "value")
 _COLUMNS = (*_NEEDED, "label", "own")
 

@@ -336,8 +336,6 @@ def _accessed_before(requests: ibis.Table, piece: int) -> ibis.Table:
 
 # The trace as a table of an engine, and a first pass over it. The survey is what
 # `fitting.storage.survey` finds, from grouped sums.
-
-
 class EngineTrace(NamedTuple):
     """Requests as `_COLUMNS` and `PLACE`, and the names of streams and devices by code."""
 

@@ -188,7 +188,6 @@ def _calibration_caveats(
 
 
 # Calibrations kept for each host, in the user's configuration folder.
-
 CONFIG_DIR_VARIABLE = "PPW_CONFIG_DIR"
 _KIND = "calibrations"
 

@@ -445,7 +445,6 @@ def _missed_rate_caveats(load: FloatArray, rate: FloatArray) -> list[str]:
 
 
 # `power_loads`: power against load of servers, from published results or rate-limited runs.
-
 _MOST_ROWS, _MOST_CAVEATS = 40, 8
 # Servers up to which each has a sentence in the summary, and a name in the plot.
 _MOST_SENTENCES, _MOST_NAMED = 5, 6

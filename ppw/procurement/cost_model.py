@@ -187,8 +187,6 @@ def energy_of(
 # What is bought at the start of year y counts (1 + r)^(1 − y) with r the discount rate, so that at
 # the start of all it counts in full; what is paid in year y, at its end, counts (1 + r)^(−y). The
 # parts add up to the total cost of ownership; the residual value is negative.
-
-
 class ServerCounts(NamedTuple):
     """Servers in use by year, and those bought at the start of each year: (n, years) each."""
 

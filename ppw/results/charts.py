@@ -258,8 +258,6 @@ def _line_key(line: Any) -> LegendKey:
 
 
 # Coordinates.
-
-
 def _in_data(axes: Axes, transform: Any, points: np.ndarray) -> np.ndarray:
     """Points of an artist in data coordinates, whatever its own are."""
     if transform is axes.transData:

@@ -181,8 +181,6 @@ def _chart_library() -> str:
 
 
 # Where a slider stops: round numbers along its way, and the values that must be met exactly.
-
-
 def stops(low: float, high: float, exact: Iterable[float] = (), *, most: int = 120) -> list[float]:
     """Stops of a slider, rising: both ends, the ``exact`` ones, and ``most`` round ones between.
 

@@ -183,8 +183,6 @@ def package_version() -> str:
 
 
 # Arguments as callers give them.
-
-
 def as_frequency(freq: float | str) -> float:
     """Read a frequency given as a number (Hz) or as text with a unit ("3.0GHz")."""
     if isinstance(freq, str):
