@@ -34,16 +34,8 @@ from measurements.errors import DAMAGE
 from measurements.host.files import hold_lock
 from measurements.table.schema import FILE_COLUMN, IDENTITY, NUMERIC
 from ppw.errors import PpwError
-from ppw.fleet import moments as mo, run_files as rf
-from ppw.fleet.engine import (
-    BaseBackend,
-    Fault,
-    UnusableFilesError,
-    connect,
-    first_line,
-    ibis,
-    is_spark,
-)
+from ppw.fleet import engine as eng, moments as mo, run_files as rf
+from ppw.fleet.engine import BaseBackend, Fault, UnusableFilesError, ibis
 from ppw.fleet.moments import Layout
 from ppw.runs import groups, metrics
 
@@ -400,7 +392,9 @@ def update_state(
         When there is no file, another update is going on, or ``by`` is not the state's.
     """
     target = Path(folder)
-    connection = connect(engine, memory_limit=memory_limit, temporary=temporary, threads=threads)
+    connection = eng.connect(
+        engine, memory_limit=memory_limit, temporary=temporary, threads=threads
+    )
     named = [sources] if isinstance(sources, (str, Path)) else list(sources)
     files = [file for one in named for file in rf.find_files(str(one))]
     if remote := [file for file in files if "://" in file]:
@@ -507,7 +501,7 @@ class _Update:
         except Exception as error:
             # The engine reads as it writes: only the message tells which of them failed.
             if _NO_SPACE in str(error) or str(self.state.folder) in str(error):
-                reason = first_line(error)
+                reason = eng.first_line(error)
                 raise PpwError(f"{self.state.folder}: cannot be written: {reason}") from error
             raise
         return made, runs
@@ -524,7 +518,7 @@ class _Update:
 
 def _write(cells: ibis.Table, path: Path) -> None:
     """Write moments to one Parquet file, also from Spark, which would write a folder."""
-    if is_spark(cells.get_backend()):
+    if eng.is_spark(cells.get_backend()):
         pq.write_table(cells.to_pyarrow(), path, compression="zstd")
     else:
         cells.to_parquet(path, compression="zstd")

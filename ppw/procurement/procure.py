@@ -17,15 +17,6 @@ from ppw.decision.ratios import NO_TIE, UNDECIDED, Tie, tie_of
 from ppw.errors import PpwError
 from ppw.procurement import cost_model as cm
 from ppw.procurement.candidates import gather
-from ppw.procurement.cost_model import (
-    COST,
-    FIGURES,
-    PER_DOLLAR,
-    PROFILE,
-    YEARS,
-    CandidateOutcome,
-    Model,
-)
 from ppw.procurement.inputs import GIVEN, CaseValues, FloatArray, Input, Inputs
 from ppw.procurement.result import Procurement
 from ppw.procurement.scenario import SCALE, read_scenario, scenario_of
@@ -80,7 +71,7 @@ _FEW_DRAWS = 200
 
 def years_figure(years: int) -> Input:
     """Make the number of years that servers are kept a figure."""
-    return Input(YEARS, "years that servers are kept", "1", float(years), GIVEN)
+    return Input(cm.YEARS, "years that servers are kept", "1", float(years), GIVEN)
 
 
 def sensitivity_rows(evaluated: Evaluation, best: int, rival: int | None) -> list[dict[str, Any]]:
@@ -98,16 +89,16 @@ def sensitivity_rows(evaluated: Evaluation, best: int, rival: int | None) -> lis
         cases = [evaluated.few.with_values({figure.key: end}) for end in ends[:2]]
         rows.append((place, [evaluated.expected_at(case, model) for case in cases]))
     kept, around = years_figure(years), (max(years - 1, 1), years + 1)
-    place = YEARS, kept.words, "1", kept.value, float(around[0]), float(around[1]), "±1"
+    place = cm.YEARS, kept.words, "1", kept.value, float(around[0]), float(around[1]), "±1"
     rows.append((place, [evaluated.expected_at(evaluated.few, model, end) for end in around]))
     if all((w.profile == 1).all() for w in model.scenario.workloads):
         days = [model.with_mean_load(mean) for mean in MEAN_LOADS]
-        place = PROFILE, "mean load of the day", "1", 1.0, *MEAN_LOADS, USUAL
+        place = cm.PROFILE, "mean load of the day", "1", 1.0, *MEAN_LOADS, USUAL
         rows.append((place, [evaluated.expected_at(evaluated.few, day) for day in days]))
     made = [_sensitivity_row(model, best, rival, place, np.array(c).T) for place, c in rows]
     least = _STRAIGHT * float(evaluated.costs[best].mean())
     # What moves nothing is no finding; the years always stand there.
-    moves = [r for r in made if r["changes"] or r["key"] == YEARS or _swing(r) > least]
+    moves = [r for r in made if r["changes"] or r["key"] == cm.YEARS or _swing(r) > least]
     return sorted(moves, key=lambda row: -_swing(row))
 
 
@@ -117,7 +108,7 @@ def _swing(row: Mapping[str, Any]) -> float:
 
 
 def _sensitivity_row(
-    model: Model, best: int, rival: int | None, place: Sequence[Any], costs: FloatArray
+    model: cm.Model, best: int, rival: int | None, place: Sequence[Any], costs: FloatArray
 ) -> dict[str, Any]:
     """Row of one figure: cheapest candidate and cost difference at each end; inf does not fit."""
     names = [server.name for server in model.servers]
@@ -164,7 +155,7 @@ def ends_of(figure: Input, level: float) -> tuple[float, float, str]:
 
 
 def learn_next(
-    model: Model, inputs: Inputs, best: int, rival: int, *, draws: int, seed: int
+    model: cm.Model, inputs: Inputs, best: int, rival: int, *, draws: int, seed: int
 ) -> list[tuple[str, float]]:
     """Rank uncertain figures by their share of the variance of the cost difference.
 
@@ -205,7 +196,7 @@ class Crossovers:
     """Ties of the cheapest candidate with one rival."""
 
     # Of these two candidates, the cheapest first.
-    model: Model
+    model: cm.Model
     inputs: Inputs
     # Joint draws of all figures.
     draws: CaseValues
@@ -220,13 +211,13 @@ class Crossovers:
         nothing else is uncertain; ``p_tie`` is NaN where it was followed.
         """
         first, rival = (server.name for server in self.model.servers)
-        ties = [(COST, f, self._cost_tie(f), rival) for f in movable_figures(self.inputs)]
-        ties.append((COST, years_figure(self.model.scenario.years), self._years_tie(), rival))
+        ties = [(cm.COST, f, self._cost_tie(f), rival) for f in movable_figures(self.inputs)]
+        ties.append((cm.COST, years_figure(self.model.scenario.years), self._years_tie(), rival))
         if price := self.inputs.get(self.model.servers[0].key("price")):
             # Dearer than at the tie, where both give equal rate per price, the cheapest gives less.
             one, other = self.model.outcomes(self.draws)
             tie = tie_of(other.price * one.rate / other.rate, self.level)
-            ties.append((PER_DOLLAR, price, tie, rival if tie.value > price.value else first))
+            ties.append((cm.PER_DOLLAR, price, tie, rival if tie.value > price.value else first))
         rows = []
         for criterion, figure, tie, beyond in ties:
             if np.isclose(tie.lower, tie.upper, rtol=_STRAIGHT, atol=0):
@@ -327,13 +318,13 @@ _TOTALS = {"tco": "tco", "energy": "total_kwh", "carbon": "total_kg"}
 class Evaluation:
     """All candidates at the values of all figures, and in joint draws of them."""
 
-    model: Model
+    model: cm.Model
     inputs: Inputs
     drawn: CaseValues
     level: float
 
     @cached_property
-    def central(self) -> list[CandidateOutcome]:
+    def central(self) -> list[cm.CandidateOutcome]:
         """Outcome of each candidate at the values of all figures."""
         return self.model.outcomes(self.inputs.central())
 
@@ -355,7 +346,7 @@ class Evaluation:
         """Mean cost of all draws less that of the few: (candidates,)."""
         return np.asarray(self.costs.mean(axis=1) - self.model.tco(self.few).mean(axis=1))
 
-    def expected_at(self, cases: CaseValues, model: Model, years: int | None = None) -> FloatArray:
+    def expected_at(self, cases: CaseValues, model: cm.Model, years: int = 0) -> FloatArray:
         """Expected cost of each candidate in few draws; infinite where most of them do not fit."""
         costs, fits = model.tco_and_fits(cases, years)
         room = fits.mean(axis=1) >= 0.5
@@ -374,7 +365,7 @@ class Evaluation:
         return made
 
     @cached_property
-    def draws(self) -> list[CandidateOutcome]:
+    def draws(self) -> list[cm.CandidateOutcome]:
         """Outcome of each candidate in the joint draws of the figures."""
         return self.model.outcomes(self.drawn)
 
@@ -410,7 +401,7 @@ class Evaluation:
         return {figure: self._table_with_total(of_one, figure) for figure, of_one in rows.items()}
 
     def _table_with_total(self, rows: Sequence[Mapping[str, float]], figure: str) -> pd.DataFrame:
-        decimals = FIGURES[figure].decimals or 0
+        decimals = cm.FIGURES[figure].decimals or 0
         # What is 0 less a share of nothing is 0.
         parts = pd.DataFrame(rows).astype(float).round(decimals) + 0.0
         sums = parts.sum(axis=1, skipna=False).round(decimals)
@@ -424,7 +415,7 @@ class Evaluation:
         fits = self._fits_mask_by_draw()
         central, drawn = ([o.figures() for o in some] for some in (self.central, self.draws))
         rows = []
-        for figure, compared in FIGURES.items():
+        for figure, compared in cm.FIGURES.items():
             draws = np.stack([d[figure] for d in drawn])
             if np.isnan(draws).all():
                 continue
@@ -538,7 +529,7 @@ def procure(
     else:
         asked = read_scenario(scenario)
     servers, inputs, remarks, digests = gather(asked, draws=draws, seed=seed)
-    model = Model(asked, servers)
+    model = cm.Model(asked, servers)
     evaluated = Evaluation(model, inputs, inputs.draw(draws, seed), level)
     figures = evaluated.figures(_units(model))
     first, *others = evaluated.cheapest()
@@ -587,7 +578,7 @@ def procure(
     )
 
 
-def _units(model: Model) -> dict[str, str]:
+def _units(model: cm.Model) -> dict[str, str]:
     """Name the unit of each figure."""
     money, unit = model.scenario.currency, model.one_unit
     rate, work = (f"{unit}/s", unit) if unit else ("of the demand", "years of the demand")
@@ -604,7 +595,7 @@ def _units(model: Model) -> dict[str, str]:
 def _crossover_table(evaluated: Evaluation, first: int, rivals: list[int]) -> pd.DataFrame:
     rows, model, bounded = [], evaluated.model, bool(evaluated.fits().any())
     for rival in rivals:
-        pair = Model(model.scenario, [model.servers[first], model.servers[rival]])
+        pair = cm.Model(model.scenario, [model.servers[first], model.servers[rival]])
         ties = Crossovers(pair, evaluated.inputs, evaluated.drawn, evaluated.level, bounded)
         rows += ties.rows()
     columns = ["rival", "criterion", "key", "what", "unit", "now"]
