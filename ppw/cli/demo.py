@@ -165,10 +165,11 @@ class SimulatedDemo:
 def simulated_demo() -> SimulatedDemo:
     """Project the simulated programs, and compare the projections with their runs."""
     runs = simulated_sweep()
-    programs, asked = _without_control_program(runs), {"by": _KEYS, "metric": ["cpi", "time"]}
+    programs, metrics = _without_control_program(runs), ["cpi", "time"]
     with caveats_in_result():
-        found = ppw.validate(programs, train=LEARNT_HZ, test=TESTED_HZ, **asked).to_frame()
-    found = found.sort_values(["metric", "freq_hz"], kind="stable", ignore_index=True)
+        checked = ppw.validate(programs, train=LEARNT_HZ, test=TESTED_HZ, by=_KEYS, metric=metrics)
+    keys = ["metric", "freq_hz"]
+    found = checked.to_frame().sort_values(keys, kind="stable", ignore_index=True)
     columns = [*_KEYS, "freq_hz", "metric", "projected", "lower", "upper", "simulated", "error_pct"]
     table, learnt = found.rename(columns={"measured": "simulated"}), _rows_at(programs, LEARNT_HZ)
     return SimulatedDemo(table[columns], learnt, _bend_keys(_rows_at(runs, THREE_HZ)))
