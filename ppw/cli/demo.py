@@ -143,7 +143,7 @@ class SimulatedDemo:
         runs = _without_control_program(simulated_sweep())
         runs = runs[runs["host"] == host]
         steps = np.linspace(min(runs["freq_hz"]), max(runs["freq_hz"]), 9)
-        curves = _project_table(self.learnt[self.learnt["host"] == host], steps.tolist(), ["time"])
+        curves = _projected_times(self.learnt[self.learnt["host"] == host], steps.tolist())
         for program, own in runs.groupby("workload", sort=False):
             known = own["freq_hz"].isin(LEARNT_HZ)
             first = own.loc[own["freq_hz"] == LEARNT_HZ[0], "time_s"].item()
@@ -183,15 +183,13 @@ def _rows_at(runs: pd.DataFrame, frequencies: Sequence[float]) -> pd.DataFrame:
     return runs[runs["freq_hz"].isin(frequencies)]
 
 
-def _project_table(
-    runs: pd.DataFrame, frequencies: Sequence[float], metrics: Sequence[str]
-) -> pd.DataFrame:
+def _projected_times(runs: pd.DataFrame, frequencies: Sequence[float]) -> pd.DataFrame:
     with caveats_in_result():
-        return ppw.project(runs, freq=frequencies, by=_KEYS, metric=metrics).table
+        return ppw.project(runs, freq=frequencies, by=_KEYS, metric=["time"]).table
 
 
 def _bend_keys(runs: pd.DataFrame) -> tuple[tuple[str, str], ...]:
-    table = _project_table(runs, TESTED_HZ[-1:], ["time"])
+    table = _projected_times(runs, TESTED_HZ[-1:])
     if "caveats" not in table:
         return ()
     named = table["caveats"].astype(str).str.contains("|".join(_BENDS))
