@@ -117,17 +117,18 @@ def test_a_second_program_of_the_guide_agrees(seed):
 
 
 @pytest.mark.parametrize("seed", ALL)
-def test_the_verdict_is_that_of_a_million_draws(seed):
+def test_the_verdict_is_that_of_many_independent_draws(seed):
     table = random_scenario(seed)
     result = asked(table, draws=2000)
     if not result.figure(result.cheapest, "tco")["p_best"] > 0.6:
         return
-    # In pieces that a cache holds.
+    # In pieces that a cache holds: 100,000 draws, and a million for the slow tests' scenarios.
+    pieces = 5 if seed in FEW else 50
     costs = dict.fromkeys(result.candidates["candidate"], 0.0)
-    for piece in range(50):
+    for piece in range(pieces):
         drawn = take(table, triangular(20_000, (seed, piece)))
         for one in drawn["candidate"]:
-            costs[one["name"]] += np.mean(sum(costs_of(drawn, one)[0].values())) / 50
+            costs[one["name"]] += np.mean(sum(costs_of(drawn, one)[0].values())) / pieces
     fits = dict(zip(result.candidates["candidate"], result.candidates["fits"], strict=True))
     able = {name: cost for name, cost in costs.items() if fits[name]} or costs
     assert min(able, key=able.get) == result.cheapest
