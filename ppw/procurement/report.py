@@ -96,7 +96,9 @@ def _encode_draws(draws: FloatArray, uncertain: bool) -> str | None:
 def _slider_note(result: Procurement, kept: int) -> str:
     said = (
         "A figure that is moved is taken as known; the others keep their draws. Headline, charts "
-        "and table here follow; the tables below stay as the scenario has it."
+        "and table here follow; the tables below stay as the scenario has it. Until a figure is "
+        "moved, the headline is the expectation over all ranges, and the sentence here holds at "
+        "the values alone: close candidates may change places between the two."
     )
     if kept < result.draws:
         said += f" Intervals are here of the first {kept} draws of {result.draws}."

@@ -665,7 +665,7 @@ class TestCountry:
     # The prices and the carbon as their sources print them.
     @pytest.mark.cases(
         "site, currency, values, low",
-        ({"country": "DE"}, "EUR", (0.2016, 1.58, 0.38095), 0.2016),
+        ({"country": "DE"}, "EUR", (0.3052, 1.58, 0.38095), 0.2016),
         ({"country": "US", "pue": 1.2}, "USD", (0.1124, 1.2, 0.38598), 0.0781),
         ({"country": "FR", "electricity": 0.15}, "EUR", (0.15, 1.58, 0.05604), None),
     )
