@@ -683,6 +683,11 @@ class Answers:
         value, lower, upper = (end * scale for end in ends)
         # A perf/W that falls to nothing has reached no share of it; a time that falls to 0 has.
         reached = np.isfinite(limit) & ((limit != 0) | (len(factors) == 1))
+        if known and len(factors) == 1:
+            # Least squares give the limit: an answer on its other side has none, nor a constant.
+            line = scale * factors[0].fit.predict(cells.frequency) ** factors[0].power
+            beyond = np.isfinite(limit) & ~((value - limit) * (line - limit) > 0)
+            limit, reached = np.where(beyond, np.nan, limit), reached & ~beyond
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(reached, np.minimum(value / limit, limit / value), np.nan)
         return CellAnswers(

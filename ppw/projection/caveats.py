@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -42,28 +42,39 @@ def join_frequencies(findings: Iterable[tuple[str, Caveat]]) -> list[tuple[str, 
     return [(metric, finding) for (metric, _), finding in joined.items()]
 
 
-def tally(findings: Iterable[tuple[str, Caveat]], what: str = "groups") -> list[str]:
-    """Write each caveat once, with the fits that have it and the number of their groups."""
-    counts: dict[tuple[str, str], tuple[str, int, int]] = {}
+def tally(
+    findings: Iterable[tuple[str, Caveat]],
+    what: str = "groups",
+    name_of: Callable[[int], str] | None = None,
+) -> list[str]:
+    """Write each caveat once, with the fits that have it and the number of their groups.
+
+    Up to three of many groups are named, where ``name_of`` gives the name of each.
+    """
+    counts: dict[tuple[str, str], tuple[str, str, int, int]] = {}
     sizes: dict[tuple[str, str], float] = {}
     for metric, finding in findings:
         key, more = (metric, finding.name), int(finding.groups.sum())
-        text, count, total = counts.get(key, ("", 0, 0))
+        text, named, count, total = counts.get(key, ("", "", 0, 0))
         # Folds differ in how bad it is: the worst speaks for all.
         if more and finding.size >= sizes.get(key, 0.0):
             text, sizes[key] = finding.text, finding.size
-        counts[key] = (text, count + more, total + finding.groups.size)
+        if name_of and 0 < more <= _MOST_NAMED < finding.groups.size:
+            named = f": {'; '.join(map(name_of, np.flatnonzero(finding.groups)))}"
+        counts[key] = (text, named, count + more, total + finding.groups.size)
     # The same curve under two names, time and its performance, is one sentence.
-    metrics: dict[tuple[str, int, int], list[str]] = {}
+    metrics: dict[tuple[str, str, int, int], list[str]] = {}
     for (metric, _), found in counts.items():
-        if found[1]:
+        if found[2]:
             metrics.setdefault(found, []).append(metric)
     return [
-        f"{', '.join(names)}{'' if total == 1 else f' ({count} of {total} {what})'}: {text}"
-        for (text, count, total), names in metrics.items()
+        f"{', '.join(names)}{'' if total == 1 else f' ({count} of {total} {what}{named})'}: {text}"
+        for (text, named, count, total), names in metrics.items()
     ]
 
 
+# Groups that a caveat names, where the table has more.
+_MOST_NAMED = 3
 # From two points at 1.2 and 1.8 GHz to 2.4 GHz the gain is 2.6; from 1.2 and 1.3 GHz it is 16.
 _LONG_LEVER = 4.0
 # Past this many times the clocks measured, nothing measured speaks for the law.

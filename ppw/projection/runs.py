@@ -247,7 +247,9 @@ def project_prepared(
     table = pd.concat(tables, ignore_index=True)
     if table.empty:
         raise PpwError(nothing_to_fit(prepared))
-    caveats = prepared.caveats() + cv.tally(cv.join_frequencies(findings))
+    caveats = prepared.caveats() + cv.tally(
+        cv.join_frequencies(findings), name_of=prepared.groups.name
+    )
     caveats += unfitted_groups(answers.curves, prepared)
     return RunsProjection(
         table=table.drop(columns=[c for c in _OPTIONAL if table[c].isna().all()]),

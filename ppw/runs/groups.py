@@ -16,7 +16,7 @@ from measurements import identity_columns, tidy_runs
 from measurements.errors import MeasurementError
 from measurements.table import checks, headers as hd, reading, schema, units
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.results.text import shown as amount
+from ppw.results.text import key_texts, shown as amount
 
 Mask = NDArray[np.bool_]
 
@@ -40,6 +40,10 @@ class Groups:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def name(self, group: int) -> str:
+        """Write the keys of a group for people: "atlas, sort"."""
+        return ", ".join(key_texts(self.by, self.keys.iloc[group].to_dict()))
 
 
 def group_runs(runs: pd.DataFrame, by: Sequence[str] | None = None) -> Groups:

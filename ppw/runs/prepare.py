@@ -16,7 +16,7 @@ from measurements.table.checks import as_numbers, forgive_missing
 from measurements.table.headers import list_names
 from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, ROW_COLUMN
 from ppw.errors import PpwError
-from ppw.results.text import as_names, key_texts, shown
+from ppw.results.text import as_names, shown
 from ppw.runs import checks as ck, groups as gr, metrics as mt
 
 # Share of the highest throughput from which a run is at full load.
@@ -111,7 +111,7 @@ class Prepared:
             )
         if steps := self.projected_steps:
             group, frequency = next(iter(steps.items()))
-            keys = ", ".join(key_texts(self.groups.by, self.groups.keys.iloc[group].to_dict()))
+            keys = self.groups.name(group)
             more = sum(map(len, steps.values())) - 1
             found.append(
                 f"no row is left {f'of {keys} ' * bool(keys)}at {shown(frequency[0], 'Hz')}"

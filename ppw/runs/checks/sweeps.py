@@ -30,8 +30,10 @@ def sweep_codes(runs: pd.DataFrame, groups: gr.Groups) -> IntArray:
         measured = (column in COLUMNS or column == gr.FLAGS) and column not in _SETTING_COLUMNS
         if column in groups.by or measured:
             continue
-        # A note beside a few rows is no setting.
-        if column not in IDENTITY and runs[column].isna().mean() > 0.5:
+        # A note beside a few rows of a group is no setting.
+        is_given = runs[column].notna().to_numpy()
+        has_some = np.bincount(groups.codes, is_given)[groups.codes] > 0
+        if column not in IDENTITY and has_some.any() and is_given[has_some].mean() < 0.5:
             continue
         values, distinct = pd.factorize(runs[column], use_na_sentinel=False)
         if column in IDENTITY or _is_setting(values, len(distinct), steps):
