@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 # Groups that stand for the others of a large table, and the most of a cluster that are one.
 _CHUNK = 512
-# Groups whose grids are in memory together, or a cluster: they stay in the cache.
-_TOGETHER = 192
+# Groups whose grids are in memory together, or a cluster: enough for calls to cost little, and few
+# enough for the cache.
+_TOGETHER = 384
 # Log-likelihood ratios further down than this are as good as impossible; a broken neighbour must
 # not veto a cell alone.
 _VETO = 25.0
@@ -143,7 +144,9 @@ class CmosPowerCurve:
         """What the rest of a group's cluster says of static power and voltage slope."""
         noise = self._by_noise(grid.noise_weight)
         noise = noise / noise.sum(axis=1, keepdims=True)
-        of_shape = np.einsum("gtws,ws->gtw", self._by_noise(found.likelihood), noise)
+        # Mean over the noise, a product of matrices.
+        average = np.eye(len(noise))[:, None] * noise[:, :, None]
+        of_shape = found.likelihood @ average.reshape(-1, len(noise))
         # Static power is alike within a cluster, not the same: each group's own lies about it.
         away = np.subtract.outer(static := self.prior.static_nodes(), static)
         alike = np.exp(-0.5 * (away / self.pooling.static_spread) ** 2)
