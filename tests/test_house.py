@@ -91,7 +91,7 @@ MODULES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob
 IN_ANY_ROOM = {"__init__", "caveats", "errors", "options", "plots", "reading", "report", "result"}
 PUBLIC = set(re.findall(r"(\w+)(?=\(|$)", (ROOT / "tests/surface.txt").read_text(), re.M))
 # Of this name in every room that prints; properties that the surface does not list.
-KEPT_NAMES = PUBLIC | {"shown", "passed", "suspects", "Prepared", "GapLaws"}
+KEPT_NAMES = PUBLIC | {"shown", "passed", "suspects", "GapLaws"}
 
 
 @cache

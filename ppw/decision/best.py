@@ -105,7 +105,7 @@ def _frequencies_text(frequencies: FloatArray) -> str:
 class Problem:
     """What is chosen for, and from which curves."""
 
-    prepared: pr.Prepared
+    prepared: pr.PreparedRuns
     answers: Answers
     objective: obj.Objective
     rates: obj.Rates
@@ -575,7 +575,7 @@ def _undecided_groups_caveat(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def _beyond_caveat(table: pd.DataFrame, prepared: pr.Prepared, groups: list[int]) -> list[str]:
+def _beyond_caveat(table: pd.DataFrame, prepared: pr.PreparedRuns, groups: list[int]) -> list[str]:
     """Say how many groups have their best step outside the measured frequencies."""
     measured = prepared.runs["freq_hz"].groupby(prepared.groups.codes)
     low, high = measured.min().to_numpy()[groups], measured.max().to_numpy()[groups]

@@ -107,7 +107,7 @@ def scopes_of(runs: pd.DataFrame) -> frozenset[str]:
     return frozenset(scope for scope in found if scope is not None)
 
 
-def check_scopes(prepared: pr.Prepared, pairs: Sequence[ratios.Pair], mixed: bool) -> list[str]:
+def check_scopes(prepared: pr.PreparedRuns, pairs: Sequence[ratios.Pair], mixed: bool) -> list[str]:
     """Refuse power of different scope, or return a caveat where ``mixed`` was asked for."""
     if "power_source" not in prepared.runs:
         return []

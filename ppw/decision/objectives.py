@@ -18,7 +18,7 @@ from measurements.table.units import parse_frequency, parse_quantity
 from ppw.catalogue.hosts import find_host, host_steps
 from ppw.errors import PpwError, UnknownHostError
 from ppw.results.text import as_frequencies, as_frequency, as_number, as_positive, shown
-from ppw.runs.prepare import Prepared
+from ppw.runs.prepare import PreparedRuns
 
 FloatArray = NDArray[np.float64]
 
@@ -200,7 +200,7 @@ def best_on_lines(
     )
 
 
-def mean_price(prepared: Prepared, group: int) -> float:
+def mean_price(prepared: PreparedRuns, group: int) -> float:
     """Mean of the column ``price`` over a group; NaN where the runs have none."""
     if "price" not in prepared.runs:
         return float("nan")

@@ -17,7 +17,7 @@ from ppw.errors import PpwError
 from ppw.projection import answers
 from ppw.results import axes, result as rs, text as tx
 from ppw.results.axes import Axes
-from ppw.runs.prepare import Prepared, prepare
+from ppw.runs.prepare import PreparedRuns, prepare
 
 # Outcomes drawn for a candidate, for each later measurement of a plan, and for all steps together,
 # where candidates share no random numbers that would make differences of their noise.
@@ -538,7 +538,7 @@ def plan(
 
 
 def _posteriors(
-    prepared: Prepared, asked: Question, fitting: answers.FitOptions
+    prepared: PreparedRuns, asked: Question, fitting: answers.FitOptions
 ) -> tuple[dict[int, list[nm.GroupPosterior]], int]:
     """Posterior of each fitted quantity by group, and the number of groups with one step only."""
     (metric,) = prepared.metrics
@@ -560,7 +560,7 @@ def _posteriors(
 
 
 def _offered_steps(
-    prepared: Prepared, steps: str | Iterable[float | str] | None, groups: list[int]
+    prepared: PreparedRuns, steps: str | Iterable[float | str] | None, groups: list[int]
 ) -> dict[int, list[float]]:
     """Frequencies (Hz) by group: those given, else the host's of the catalogue or of its runs."""
     if steps is not None:
@@ -576,7 +576,7 @@ def _offered_steps(
 
 
 def _other_programs(
-    prepared: Prepared, asked: Question, offered: Mapping[int, Sequence[float]]
+    prepared: PreparedRuns, asked: Question, offered: Mapping[int, Sequence[float]]
 ) -> dict[int, tuple[str, int]]:
     """Name the shortest other program of each group's host that can be run at the target.
 
@@ -608,7 +608,7 @@ def _other_programs(
     return found
 
 
-def _left_out_caveats(prepared: Prepared, known: int, single: int) -> list[str]:
+def _left_out_caveats(prepared: PreparedRuns, known: int, single: int) -> list[str]:
     total, texts = len(prepared.groups), []
     if known < total:
         texts.append(

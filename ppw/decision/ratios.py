@@ -13,7 +13,7 @@ from ppw.errors import PpwError
 from ppw.projection.answers import POWER, CurveDraws
 from ppw.results.text import shown
 from ppw.runs.metrics import METRICS
-from ppw.runs.prepare import Prepared
+from ppw.runs.prepare import PreparedRuns
 
 # ln(seconds per unit of work) by name of the fit and ln(power in W) as POWER: (draws, …) each.
 Draws = dict[str, obj.FloatArray]
@@ -274,7 +274,7 @@ def _pick_columns(draws: Draws, at: int | slice) -> Draws:
 
 def compare_pairs(
     curves: CurveDraws,
-    prepared: Prepared,
+    prepared: PreparedRuns,
     pairs: Sequence[Pair],
     frequency: Sequence[float | None],
     prices: Sequence[float],
@@ -347,7 +347,7 @@ def comparison_caveats(
 def comparison_tables(
     compared: Sequence[PairwiseComparison],
     metrics: Sequence[str],
-    prepared: Prepared,
+    prepared: PreparedRuns,
     by: Sequence[str],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Ratios and break-evens, as the tables of `ppw.decision.compare.Comparison`."""

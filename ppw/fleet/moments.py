@@ -435,7 +435,7 @@ def unusable_mask(cells: pd.DataFrame) -> gr.Mask:
 
 def prepare_cells(
     cells: pd.DataFrame, layout: Layout, *, keep_all: bool, drop: bool = True
-) -> tuple[prepare.Prepared, int, list[eng.Fault]]:
+) -> tuple[prepare.PreparedRuns, int, list[eng.Fault]]:
     """Prepare cells as `ppw.runs.prepare.prepare` does runs; count unusable runs, find faults."""
     source = str(cells.attrs.get("source", "runs"))
     bad = unusable_mask(cells)
@@ -444,7 +444,7 @@ def prepare_cells(
     if usable.empty:
         raise PpwError(f"{source}: holds no run that can be used ({unusable} cannot)")
     metrics = [mt.METRICS[name] for name in layout.metrics]
-    prepared = prepare.Prepared(usable, gr.group_runs(usable, layout.by), metrics)
+    prepared = prepare.PreparedRuns(usable, gr.group_runs(usable, layout.by), metrics)
     if not keep_all:
         hopeless = prepare.without_power(usable)
         prepared = prepare.leave_out_rows(prepared, layout.by, hopeless, drop)

@@ -158,7 +158,7 @@ class _FittedTable(NamedTuple):
     """Runs of one workload with their curves, and group and frequency (Hz) of each request."""
 
     rows: pd.DataFrame
-    prepared: pr.Prepared
+    prepared: pr.PreparedRuns
     curves: an.CurveDraws
     groups: IntArray
     frequency: FloatArray
@@ -293,7 +293,7 @@ def _refuse_unknown(rows: pd.DataFrame, columns: Sequence[str], asked: Sequence[
             )
 
 
-def _find_single_group(prepared: pr.Prepared, request: Request) -> int:
+def _find_single_group(prepared: pr.PreparedRuns, request: Request) -> int:
     groups = prepared.groups
     try:
         chosen = np.flatnonzero(gr.rows_where(groups.keys, request.where))

@@ -34,7 +34,7 @@ from ppw.runs.metrics import (
     PowerForm,
     values,
 )
-from ppw.runs.prepare import Prepared
+from ppw.runs.prepare import PreparedRuns
 
 POWER = "power"
 # Metrics that both forms answer.
@@ -408,7 +408,7 @@ class CellAnswers(NamedTuple):
 
 
 def fit_curves(
-    prepared: Prepared, options: FitOptions, rows: Mask | None = None
+    prepared: PreparedRuns, options: FitOptions, rows: Mask | None = None
 ) -> dict[str, CurveFit]:
     """Fit each metric's curves to the chosen rows, by fit name; skip rows without a value."""
     runs, groups = prepared.runs, prepared.groups
@@ -459,7 +459,9 @@ class Posteriors:
     )
 
     @classmethod
-    def of(cls, prepared: Prepared, options: FitOptions, rows: Mask | None = None) -> Posteriors:
+    def of(
+        cls, prepared: PreparedRuns, options: FitOptions, rows: Mask | None = None
+    ) -> Posteriors:
         """Aggregate the chosen rows' values above 0 by frequency step, for each fit's posterior."""
         runs, groups = prepared.runs, prepared.groups
         powers = map(options.fit_powers, prepared.metrics)
@@ -633,13 +635,13 @@ def _largest_noise(by_word: Mapping[str, float], sources: Iterable[str], other: 
 class Answers:
     """Curves and posteriors through the chosen rows of a table."""
 
-    prepared: Prepared
+    prepared: PreparedRuns
     options: FitOptions
     curves: Mapping[str, CurveFit]
     posteriors: Posteriors
 
     @classmethod
-    def of(cls, prepared: Prepared, options: FitOptions, rows: Mask | None = None) -> Answers:
+    def of(cls, prepared: PreparedRuns, options: FitOptions, rows: Mask | None = None) -> Answers:
         """Fit all that the table's metrics need to the chosen rows (all of them by default)."""
         posteriors = Posteriors.of(prepared, options, rows)
         return cls(prepared, options, fit_curves(prepared, options, rows), posteriors)

@@ -12,7 +12,7 @@ from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, Axes
 from ppw.results.result import rows_of
 from ppw.results.text import shown, shown_name
 from ppw.runs.metrics import Metric, values
-from ppw.runs.prepare import Prepared
+from ppw.runs.prepare import PreparedRuns
 
 _STEPS = 200
 # A posterior costs more than a line, and its curves are as smooth.
@@ -51,7 +51,7 @@ def plot_curve(
 
 
 def group_curves(
-    prepared: Prepared,
+    prepared: PreparedRuns,
     options: FitOptions,
     metric: Metric,
     groups: Sequence[int],
@@ -88,7 +88,7 @@ def group_curves(
     return {g: (points[g], part) for g, part in zip(groups, each, strict=True)}
 
 
-def drawable_groups(prepared: Prepared, metric: Metric, most: int) -> dict[int, str]:
+def drawable_groups(prepared: PreparedRuns, metric: Metric, most: int) -> dict[int, str]:
     """First groups measured at two frequencies or more, each with a label."""
     frame = pd.DataFrame(
         {

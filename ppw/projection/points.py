@@ -462,7 +462,7 @@ def _fit_points(points: MeasuredPoints, options: FitOptions) -> Answers:
     if points.power_source is not None:
         runs["power_source"] = points.power_source
     return Answers.of(
-        prepare.Prepared(runs, group_runs(runs, []), [_CPI, _POWER][: len(frames)]), options
+        prepare.PreparedRuns(runs, group_runs(runs, []), [_CPI, _POWER][: len(frames)]), options
     )
 
 

@@ -25,7 +25,7 @@ from ppw.results.page import Figure, KeyFigure, Page, Sliders, Table, draw, stop
 from ppw.results.result import rows_of
 from ppw.results.text import key_texts, shown, shown_interval, telling_keys
 from ppw.runs.metrics import METRICS, PERFORMANCE, values
-from ppw.runs.prepare import Prepared
+from ppw.runs.prepare import PreparedRuns
 
 # Groups whose best frequency is named.
 _MOST_NAMED = 4
@@ -100,7 +100,7 @@ def projection_page(result: RunsProjection) -> Page:
     )
 
 
-def _source_text(prepared: Prepared | None) -> str:
+def _source_text(prepared: PreparedRuns | None) -> str:
     """Name the file of the runs, and the days on which they were measured, where known."""
     if prepared is None:
         return ""
@@ -397,7 +397,7 @@ def _interpolation_error(group: dict[str, Any]) -> float:
 
 
 def _slider_groups(
-    result: RunsProjection, prepared: Prepared, answers: Answers | None
+    result: RunsProjection, prepared: PreparedRuns, answers: Answers | None
 ) -> list[dict[str, Any]]:
     """Data of the groups with a curve, for the page's script; [] for none."""
     runs, asked = prepared.runs, result.table["freq_hz"].unique()
@@ -443,7 +443,7 @@ def _slider_groups(
 
 
 def _lay_out_table(
-    result: RunsProjection, prepared: Prepared, points: dict[int, dict[str, Any]]
+    result: RunsProjection, prepared: PreparedRuns, points: dict[int, dict[str, Any]]
 ) -> tuple[list[list[float]], list[dict[str, Any]]]:
     """Frequencies and metrics of each group: what was measured and projected, without a fit."""
     keys, table = prepared.groups.keys, result.table
@@ -480,7 +480,7 @@ def _lay_out_table(
     return grids, laid
 
 
-def _measured_points(prepared: Prepared, only_means: bool) -> dict[int, dict[str, Any]]:
+def _measured_points(prepared: PreparedRuns, only_means: bool) -> dict[int, dict[str, Any]]:
     """Frequencies and values of what was measured of each group, by metric."""
     columns = {m.name: values(m, prepared.runs) for m in prepared.metrics}
     frame = pd.DataFrame({"at": prepared.runs["freq_hz"].to_numpy(), **columns})

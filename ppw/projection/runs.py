@@ -33,12 +33,12 @@ from ppw.results.axes import Axes
 from ppw.results.result import Result, Table, frame_digest, warn_caveats
 from ppw.results.text import as_frequencies, check_choice, plot_label, shown
 from ppw.runs.metrics import Metric
-from ppw.runs.prepare import Prepared, measured_cells, prepare
+from ppw.runs.prepare import PreparedRuns, measured_cells, prepare
 
 # Groups without a curve: how many, and why.
 
 
-def unfitted_groups(curves: Mapping[str, CurveFit], prepared: Prepared) -> list[str]:
+def unfitted_groups(curves: Mapping[str, CurveFit], prepared: PreparedRuns) -> list[str]:
     """Say how many groups each fit leaves out: not measured, or at one frequency only."""
     texts = []
     for name, curve in curves.items():
@@ -57,7 +57,7 @@ def unfitted_groups(curves: Mapping[str, CurveFit], prepared: Prepared) -> list[
     return texts
 
 
-def nothing_to_fit(prepared: Prepared) -> str:
+def nothing_to_fit(prepared: PreparedRuns) -> str:
     """Say that the table has one distinct frequency, so that no group has a curve."""
     source = prepared.runs.attrs.get("source", "runs")
     distinct = np.unique(prepared.runs["freq_hz"])
@@ -99,7 +99,7 @@ class RunsProjection(Result):
     left_out : pandas.DataFrame
         Rows of the input that cannot be right and took no part, with the evidence; as the table
         of `ppw.check`.
-    prepared : ppw.runs.prepare.Prepared or None
+    prepared : ppw.runs.prepare.PreparedRuns or None
         The runs behind the answers; None when read from JSON.
     """
 
@@ -148,7 +148,7 @@ class RunsProjection(Result):
     interval: str
     pool: bool
     left_out: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
-    prepared: Prepared | None = field(default=None, repr=False, metadata={"json": False})
+    prepared: PreparedRuns | None = field(default=None, repr=False, metadata={"json": False})
     options: FitOptions = field(default_factory=FitOptions, repr=False, metadata={"json": False})
 
     def plot(self, ax: Axes | None = None, metric: str | None = None) -> Axes:
@@ -234,7 +234,7 @@ def project_runs(
 
 
 def project_prepared(
-    prepared: Prepared, frequencies: Sequence[float], options: FitOptions, level: float
+    prepared: PreparedRuns, frequencies: Sequence[float], options: FitOptions, level: float
 ) -> RunsProjection:
     """Project every group of prepared runs; arguments as `project_runs`, and no warnings."""
     answers = Answers.of(prepared, options)
@@ -434,7 +434,7 @@ def fit(
     return fitted
 
 
-def fit_prepared(prepared: Prepared, options: FitOptions) -> FittedParameters:
+def fit_prepared(prepared: PreparedRuns, options: FitOptions) -> FittedParameters:
     """Fit the curves of prepared runs, as `fit_runs` does, and without warnings."""
     answers, groups = Answers.of(prepared, options), prepared.groups
     curves = answers.curves

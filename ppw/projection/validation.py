@@ -364,7 +364,12 @@ def validate(
 
 
 def validate_prepared(
-    prepared: pr.Prepared, plan: HoldOutPlan, options: FitOptions, level: float, *, keep_all: bool
+    prepared: pr.PreparedRuns,
+    plan: HoldOutPlan,
+    options: FitOptions,
+    level: float,
+    *,
+    keep_all: bool,
 ) -> Validation:
     """Compare projections of prepared runs with what a plan leaves out; as `validate`."""
     parts: list[pd.DataFrame] = []
@@ -416,7 +421,7 @@ def _columns_without_host(runs: pd.DataFrame, by: Sequence[str] | None) -> list[
     return [c for c in columns if c != "host"]
 
 
-def _without_flagged_rows(prepared: pr.Prepared, fold: Fold) -> Fold:
+def _without_flagged_rows(prepared: pr.PreparedRuns, fold: Fold) -> Fold:
     """Take the rows that checks flag out of a fold's train and test rows.
 
     What is learnt from is judged without the tested rows, which it must not know; a tested row is
@@ -429,7 +434,7 @@ def _without_flagged_rows(prepared: pr.Prepared, fold: Fold) -> Fold:
 
 
 def _validate_fold(
-    prepared: pr.Prepared, fold: Fold, options: FitOptions, level: float
+    prepared: pr.PreparedRuns, fold: Fold, options: FitOptions, level: float
 ) -> tuple[list[pd.DataFrame], list[tuple[str, cv.Caveat]], list[str]]:
     """Compare the projections of one fold: rows, caveats, and texts on unfitted groups."""
     answers = Answers.of(prepared, options, fold.train)
@@ -453,7 +458,7 @@ def _validate_fold(
 
 
 def _compare_cells(
-    prepared: pr.Prepared, metric: Metric, cells: pd.DataFrame, prediction: Prediction
+    prepared: pr.PreparedRuns, metric: Metric, cells: pd.DataFrame, prediction: Prediction
 ) -> pd.DataFrame:
     """Put each measured cell beside its projection, with error (%) and coverage."""
     value, lower, upper, *_ = prediction
@@ -491,7 +496,9 @@ def _baselines(metric: Metric, cells: pd.DataFrame, trained: pd.DataFrame) -> di
     return {b: base * ratio**p for b, p in zip(BASELINES, powers, strict=True)}
 
 
-def _untested_caveats(prepared: pr.Prepared, plan: HoldOutPlan, tested: pd.DataFrame) -> list[str]:
+def _untested_caveats(
+    prepared: pr.PreparedRuns, plan: HoldOutPlan, tested: pd.DataFrame
+) -> list[str]:
     """Caveat on groups without usable runs at the frequencies asked; none if all are tested."""
     every = len(prepared.groups)
     count = len(tested[prepared.groups.by].drop_duplicates()) if prepared.groups.by else every
@@ -509,7 +516,7 @@ _OWN_FREQUENCIES = (
 )
 
 
-def _nothing_to_test(prepared: pr.Prepared, plan: HoldOutPlan) -> str:
+def _nothing_to_test(prepared: pr.PreparedRuns, plan: HoldOutPlan) -> str:
     """Say that no run can be compared with a projection, and what to ask for instead."""
     source = prepared.runs.attrs.get("source", "runs")
     found = (

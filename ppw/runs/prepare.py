@@ -45,7 +45,7 @@ _ORDERED_ROWS = 200_000
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRuns:
     """Checked runs, their groups, and the metrics asked."""
 
     # Without the rows left out and the runs held below what their host can do.
@@ -153,7 +153,7 @@ def prepare(
     metric: str | Iterable[str] | None,
     keep_all: bool = True,
     drop: bool = True,
-) -> Prepared:
+) -> PreparedRuns:
     """Bring runs to canonical columns, check them, group them and put them in one order.
 
     Unless ``keep_all``, runs below full load are left out where there are others, and rows that
@@ -170,7 +170,7 @@ def prepare(
     checked, lacking = forgive_missing(tidy, needed=needed, by=by, ignore=ignored)
     if len(checked) < len(tidy):
         hopeless = without_power(checked)
-    prepared = Prepared(checked, gr.group_runs(checked, by), metrics, incomplete=lacking)
+    prepared = PreparedRuns(checked, gr.group_runs(checked, by), metrics, incomplete=lacking)
     if not keep_all:
         prepared = leave_out_rows(prepared, by, hopeless, drop)
     runs, groups = prepared.runs, prepared.groups
@@ -182,8 +182,8 @@ def prepare(
 
 
 def leave_out_rows(
-    prepared: Prepared, by: Sequence[str] | None, hopeless: gr.Mask, drop: bool
-) -> Prepared:
+    prepared: PreparedRuns, by: Sequence[str] | None, hopeless: gr.Mask, drop: bool
+) -> PreparedRuns:
     """Leave out runs below full load and, with ``drop``, flagged rows; raise if none stays."""
     runs, groups, metrics = prepared.runs, prepared.groups, prepared.metrics
     full = at_full_load(runs, groups.codes)
@@ -208,7 +208,7 @@ def leave_out_rows(
         kept = gr.group_runs(runs[~out], by)
         steps = _steps_without_rows(runs, groups, kept, out)
         runs, groups = runs[~out], kept
-    return Prepared(runs, groups, metrics, left_out, held, keepable, steps, prepared.incomplete)
+    return PreparedRuns(runs, groups, metrics, left_out, held, keepable, steps, prepared.incomplete)
 
 
 def incomplete_texts(lacking: Mapping[str, int]) -> list[str]:
@@ -264,7 +264,7 @@ def _row_place(row: pd.Series[Any]) -> str:
     return "one" if row["runs"] == 1 else f"{row['runs']} of one group and frequency"
 
 
-def measured_cells(prepared: Prepared, metric: mt.Metric, rows: gr.Mask) -> pd.DataFrame:
+def measured_cells(prepared: PreparedRuns, metric: mt.Metric, rows: gr.Mask) -> pd.DataFrame:
     """Mean of a metric and number of runs by ``group`` and ``freq_hz``, of the chosen rows."""
     runs = prepared.runs
     frame = pd.DataFrame(

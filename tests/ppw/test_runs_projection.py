@@ -19,7 +19,7 @@ from ppw.projection.answers import FitOptions, Posteriors, TargetCells
 from ppw.projection.caveats import _GAINS_LESS, _GAINS_MORE, bend_findings, improbable
 from ppw.runs.groups import group_runs
 from ppw.runs.metrics import METRICS
-from ppw.runs.prepare import Prepared
+from ppw.runs.prepare import PreparedRuns
 
 RUNS = sweep()
 ANSWERS = ["projected", "lower", "upper", "limit", "limit_share"]
@@ -89,7 +89,7 @@ class TestGroupByGroup:
         groups = group_runs(runs, ["workload"])
         asked = TargetCells(np.arange(3), np.full(3, 3e9), np.ones(3))
         metrics = [METRICS["energy"], METRICS["perf_per_watt"]]
-        posteriors = Posteriors.of(Prepared(runs, groups, metrics), FitOptions())
+        posteriors = Posteriors.of(PreparedRuns(runs, groups, metrics), FitOptions())
         energy, ratio = (posteriors.at(FitOptions().fit_powers(m), asked, 0.9) for m in metrics)
         ends = [1 / ratio.value, 1 / ratio.upper, 1 / ratio.lower]
         np.testing.assert_allclose(ends, [energy.value, energy.lower, energy.upper], rtol=1e-4)
