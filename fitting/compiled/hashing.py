@@ -4,7 +4,7 @@ Where no key is large, a table has no keys: the key is the slot of its value, wh
 in place of a search.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,12 +81,14 @@ def sorted_items(table: HashTable) -> tuple[IntArray, IntArray]:
     return keys[order], table.values[held[order]].astype(np.int64)
 
 
-@jit_uncounted
-def scramble(key: int) -> int:
-    """Hash a key to 63 bits, each of which depends on all of the key."""
+def scramble_keys(key: Any) -> Any:
+    """Hash a key, or each of an array, to 63 bits, each of which depends on all of the key."""
     spread = np.uint64(key) * _FIBONACCI
     spread ^= spread >> np.uint64(29)
     return np.int64((spread * _FIBONACCI) >> np.uint64(1))
+
+
+scramble = jit_uncounted(scramble_keys)
 
 
 @jit_uncounted

@@ -44,7 +44,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import Array, ArrayLike, BoolArray, Columns, FloatArray, IntArray, jit
+from fitting.compiled.loops import (
+    Array,
+    ArrayLike,
+    BoolArray,
+    Columns,
+    FloatArray,
+    IntArray,
+    jit_uncounted,
+    read_only,
+)
 from fitting.errors import FittingError
 from fitting.storage.reuse_distance import accessed_blocks
 
@@ -143,23 +152,29 @@ class Queue:
         if missing > 0:
             self._free = np.pad(self._free, ((0, missing), (0, 0)))
             self.busy_s = np.pad(self.busy_s, (0, missing))
-        time_s, device = np.asarray(time_s, np.float64), np.asarray(device, np.int64)
-        requests = time_s, device, service_s
-        last_s = _serve_requests(requests, self._free, self.busy_s, latency)
+        kinds = np.float64, np.int64, np.float64
+        columns = map(np.ascontiguousarray, (time_s, device, service_s), kinds)
+        last_s = _serve_requests(read_only(*columns), self._free, self.busy_s, latency)
         self.end_s = max(self.end_s, last_s)
         return latency
 
 
-@jit
 def previous_ends(
     device: IntArray, lbn: IntArray, size_bytes: IntArray, last_end: IntArray
 ) -> IntArray:
     """Return the block where the request before on the same device ended; update ``last_end``."""
     found = np.empty(len(lbn), dtype=np.int64)
+    columns = map(np.ascontiguousarray, (device, lbn, size_bytes), [np.int64] * 3)
+    _fill_previous_ends(read_only(*columns), last_end, found)
+    return found
+
+
+@jit_uncounted
+def _fill_previous_ends(columns: Columns, last_end: IntArray, found: IntArray) -> None:
+    device, lbn, size_bytes = columns
     for i in range(len(lbn)):
         found[i] = last_end[device[i]]
         last_end[device[i]] = lbn[i] + size_bytes[i] // _SECTOR
-    return found
 
 
 def _check_positive(device: Disk | SolidState) -> None:
@@ -170,7 +185,7 @@ def _check_positive(device: Disk | SolidState) -> None:
             raise FittingError(f"{one.name} {value!r} must be greater than 0")
 
 
-@jit
+@jit_uncounted
 def _serve_requests(
     requests: Columns, free: FloatArray, busy: FloatArray, latency: FloatArray
 ) -> float:
@@ -178,13 +193,16 @@ def _serve_requests(
     time_s, device, service_s = requests
     last = 0.0
     for i in range(len(service_s)):
-        units = free[device[i]]
-        unit = np.argmin(units)
-        done = max(time_s[i], units[unit]) + service_s[i]
-        units[unit] = done
-        busy[device[i]] += service_s[i]
+        d, unit = device[i], 0
+        for k in range(1, free.shape[1]):
+            if free[d, k] < free[d, unit]:
+                unit = k
+        begin = free[d, unit] if free[d, unit] > time_s[i] else time_s[i]
+        done = begin + service_s[i]
+        free[d, unit] = done
+        busy[d] += service_s[i]
         latency[i] = done - time_s[i]
-        last = max(last, done)
+        last = done if done > last else last
     return last
 
 

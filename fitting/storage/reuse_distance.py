@@ -18,23 +18,33 @@ USENIX Conference on File and Storage Technologies (FAST), 2015.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from fitting.compiled import hashing
-from fitting.compiled.hashing import EMPTY, find, scramble
-from fitting.compiled.loops import ArrayLike, FloatArray, IntArray, jit
+from fitting.compiled.hashing import EMPTY, find, scramble_keys
+from fitting.compiled.loops import (
+    ArrayLike,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    jit_inner,
+    jit_uncounted,
+)
 from fitting.errors import FittingError
 
 # Accesses of a sample.
 _MOST_KEPT = 2**22
 _SECTOR = 512
+# Numba compiles a function anew for each constant of Python.
+_MORE: Any = np.int64(1)
+_LESS: Any = np.int64(-1)
 
 
-@jit
-def is_followed(key: int, halvings: int) -> bool:
-    """Tell whether an address is still in the sample after so many halvings."""
-    return (scramble(key) >> 40) & ((1 << halvings) - 1) == 0
+def is_followed(blocks: IntArray, halvings: int) -> BoolArray:
+    """Tell for each address whether it is still in the sample after so many halvings."""
+    return np.asarray((scramble_keys(blocks) >> 40) & ((1 << halvings) - 1) == 0)
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,9 @@ def reuse_distances(blocks: ArrayLike) -> IntArray:
         raise FittingError(
             "there is no block number, or a negative one: give at least one, each 0 or more"
         )
-    return _distances(accessed, *hashing.new_table(2 * len(accessed))[:2])
+    found, tree = np.empty_like(accessed), np.zeros(len(accessed) + 1, dtype=np.int64)
+    _fill_distances(accessed, *hashing.new_table(2 * len(accessed))[:2], tree, found)
+    return found
 
 
 def accessed_blocks(
@@ -93,11 +105,12 @@ def accessed_blocks(
     return first[request] + np.arange(len(request)) - before[request], request
 
 
-@jit
-def _distances(accessed: IntArray, keys: IntArray, last: IntArray) -> IntArray:
-    """Return reuse distances by a Fenwick tree; ``keys`` and ``last`` are a hash table."""
-    tree, live = np.zeros(len(accessed) + 1, dtype=np.int64), 0
-    distances = np.empty(len(accessed), dtype=np.int64)
+@jit_uncounted
+def _fill_distances(
+    accessed: IntArray, keys: IntArray, last: IntArray, tree: IntArray, distances: IntArray
+) -> None:
+    """Fill in reuse distances by a Fenwick tree; ``keys`` and ``last`` are a hash table."""
+    live = 0
     for i in range(len(accessed)):
         place = find(keys, accessed[i])
         if keys[place] == EMPTY:
@@ -110,13 +123,12 @@ def _distances(accessed: IntArray, keys: IntArray, last: IntArray) -> IntArray:
                 older += tree[k]
                 k -= k & -k
             distances[i] = live - older
-            _add_to_tree(tree, last[place] + 1, -1)
+            _add_to_tree(tree, last[place] + 1, _LESS)
         last[place] = i
-        _add_to_tree(tree, i + 1, 1)
-    return distances
+        _add_to_tree(tree, i + 1, _MORE)
 
 
-@jit
+@jit_inner
 def _add_to_tree(tree: IntArray, k: int, number: int) -> None:
     """Add a number at place k, from 1, of a Fenwick tree."""
     while k < len(tree):
@@ -134,10 +146,11 @@ class ReuseSample:
     def add(self, blocks: IntArray) -> None:
         """Take the next accesses; past the limit, every other block is dropped."""
         self._accesses += len(blocks)
-        self._parts.append(_sample(blocks, self._halvings) if self._halvings else blocks.copy())
+        halvings = self._halvings
+        self._parts.append(blocks[is_followed(blocks, halvings)] if halvings else blocks.copy())
         while sum(map(len, self._parts)) > self._most:
             self._halvings += 1
-            self._parts = [_sample(part, self._halvings) for part in self._parts]
+            self._parts = [part[is_followed(part, self._halvings)] for part in self._parts]
 
     def curve(self) -> HitRatioCurve:
         """Return the hit ratio curve of the accesses. Raises `FittingError` if there are none."""
@@ -147,9 +160,3 @@ class ReuseSample:
         due = self._accesses >> self._halvings
         found.hits[0] += due - found.accesses
         return replace(found, accesses=due, halvings=self._halvings)
-
-
-@jit
-def _sample(blocks: IntArray, halvings: int) -> IntArray:
-    """Copy the accesses to blocks that are still followed."""
-    return blocks[np.array([is_followed(block, halvings) for block in blocks])]
