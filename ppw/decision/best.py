@@ -392,7 +392,8 @@ class BestFrequency(Result):
                 f"{rest * any(alike)}."
             )
         ends = " to ".join(dict.fromkeys(shown(f, "Hz") for f in (best.min(), best.max())))
-        several = f"; in {alike.sum()} other steps cannot be told apart from it at {self.level:.0%}"
+        also = f"in {alike.sum()} of {len(best)} groups another step may be as good"
+        several = f"; {also} ({self.level:.0%})"
         return (
             f"{words}: best at {ends}, more likely than not in {sure} of {len(best)} groups; "
             f"{loss} at most{several * any(alike)}."

@@ -154,7 +154,7 @@ _MOST_TO_MEASURE, MOST_DRAWN = 10, 30
 _CLOSE = 0.01
 # Key column of sides that are told by several columns.
 _SIDE = "side"
-COSTS_ALIKE = "Where the same work costs the same on A and on B, with what is given for the rest:"
+COSTS_ALIKE = "Break-even: the price at which a unit of work costs the same on A and on B:"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -433,7 +433,9 @@ def compare(
     tx.as_share("interval level", level)
     for name, side in (("a", a), ("b", b)):
         if not isinstance(side, Mapping):
-            raise PpwError(f"side {name} {side!r}: say by a column, as in {{'host': {side!r}}}")
+            column, equals, value = str(side).partition("=")
+            meant = {column: value} if equals else {"host": side}
+            raise PpwError(f"side {name} {side!r}: say by a column, as in {meant}")
     sides = (freq if side is None else side for side in (freq_a, freq_b))
     asked = [None if f is None else tx.as_frequency(f) for f in sides]
     if dict(a) == dict(b) and asked[0] == asked[1]:

@@ -565,8 +565,8 @@ def _moves_table(result: Procurement, most: int | None) -> PrintedTable:
 def _ties_table(result: Procurement, most: int | None) -> PrintedTable:
     turns = _CROSSOVERS.print_rows(result, most)
     note = (
-        f"Where {result.cheapest} and a rival are alike; without an interval all else is at its "
-        f"value.{_rows_left_text(turns)}"
+        f"Value at which {result.cheapest} and a rival tie; a row without an interval holds all "
+        f"other figures fixed.{_rows_left_text(turns)}"
     )
     return turns._replace(note=note, left_out=0)
 

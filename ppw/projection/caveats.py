@@ -60,7 +60,7 @@ def tally(
         if more and finding.size >= sizes.get(key, 0.0):
             text, sizes[key] = finding.text, finding.size
         if name_of and 0 < more <= _MOST_NAMED < finding.groups.size:
-            named = f": {'; '.join(map(name_of, np.flatnonzero(finding.groups)))}"
+            named = f": {'; '.join(map(name_of, np.flatnonzero(finding.groups).tolist()))}"
         counts[key] = (text, named, count + more, total + finding.groups.size)
     # The same curve under two names, time and its performance, is one sentence.
     metrics: dict[tuple[str, str, int, int], list[str]] = {}

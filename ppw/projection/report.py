@@ -149,9 +149,10 @@ def _headline(result: RunsProjection, rows: pd.DataFrame) -> str:
         return "No projection could be made."
     one = not rows.duplicated("metric").any()
     median = "" if one else " (median over the groups)"
+    whose = "the" if one else "each group's"
     target = shown(float(rows["freq_hz"].iloc[0]), "Hz")
     return (
-        f"Going from the highest measured frequency to {target} is projected to change "
+        f"Going from {whose} highest measured frequency to {target} is projected to change "
         f"{', '.join(changes)}{median}."
     )
 

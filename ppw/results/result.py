@@ -30,6 +30,13 @@ SCHEMA_VERSION = 1
 R = TypeVar("R")
 
 
+def _write_if_asked(text: str, path: str | Path | None) -> str:
+    """Write a text into a file, if one is given, and return it."""
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text
+
+
 def write_document(
     kind: str, digest: str | None, body: Mapping[str, Any], version: int = SCHEMA_VERSION
 ) -> str:
@@ -473,8 +480,8 @@ class Result:
         """Write the answer, its tables and the caveats as text."""
         return tx.summary_text(self.text_parts(), self.caveats)
 
-    def to_html(self) -> str:
-        """Write the report: one HTML page with everything inside.
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Write the report: one HTML page with everything inside, into ``path`` if it is given.
 
         Raises
         ------
@@ -484,7 +491,7 @@ class Result:
         # Questions import no pages: the page stands in the room of the result.
         room = type(self).__module__.rpartition(".")[0]
         pages = import_module(f"{room}.report").PAGES
-        return str(pages[self.kind](self).render())
+        return _write_if_asked(str(pages[self.kind](self).render()), path)
 
     def to_markdown(self) -> str:
         """Write the sentences, tables and caveats as Markdown, for a pull request."""
@@ -504,8 +511,11 @@ class Result:
         parts += [f"<p><b>Caveat:</b> {escape(tx.printable(text))}</p>" for text in self.caveats]
         return "\n".join(parts)
 
-    def to_json(self) -> str:
-        """JSON document with ``schema_version``; a table is a list of objects, one a row."""
+    def to_json(self, path: str | Path | None = None) -> str:
+        """JSON document with ``schema_version``, written into ``path`` if it is given.
+
+        A table is a list of objects, one a row.
+        """
         import pandas as pd
 
         body: dict[str, Any] = {}
@@ -515,7 +525,8 @@ class Result:
                 kinds = {"b": "flag", "i": "count", "u": "count", "f": "number"}
                 columns[key] = {str(c): kinds.get(value[c].dtype.kind, "text") for c in value}
             body[key] = records(value) if isinstance(value, pd.DataFrame) else value
-        return write_document(self.kind, self.input_digest, {**body, "columns": columns})
+        document = write_document(self.kind, self.input_digest, {**body, "columns": columns})
+        return _write_if_asked(document, path)
 
     @classmethod
     @reads_document

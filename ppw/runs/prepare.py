@@ -469,7 +469,9 @@ def _confounded_host_caveats(runs: pd.DataFrame, groups: gr.Groups) -> list[str]
             "difference between the hosts looks like an effect of the frequency"
         )
     if (several & swept).any():
-        caveats.append("one curve goes through several hosts, so it includes their differences")
+        caveats.append(
+            "runs of several hosts are fitted as one curve, which includes their differences"
+        )
     return caveats
 
 

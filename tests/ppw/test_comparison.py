@@ -269,6 +269,7 @@ class TestTheSides:
         (A, B, {"level": 0}, "interval level 0"),
         (A, {"workload": "grep"}, {}, "A is several groups.*which differ in workload"),
         (A, "rack2", {}, r"side b 'rack2': say by a column, as in \{'host': 'rack2'\}"),
+        (A, "host=old", {}, r"side b 'host=old': say by a column, as in \{'host': 'old'\}"),
     )
     def test_what_is_refused(self, a, b, options, said):
         with pytest.raises((PpwError, MeasurementError), match=said):
@@ -357,7 +358,7 @@ class TestCommandLine:
         assert time.startswith("time: B is better in 2 of 2 groups; A needs 1.2")
         assert power.startswith("power: A is better in 2 of 2 groups; B needs 1.")
         assert power.endswith(" times the power of A (geometric mean).")
-        assert "Where the same work costs the same on A and on B" in text
+        assert "Break-even: the price at which a unit of work costs the same on A and on B" in text
         assert "price of A" in text
 
     def test_where_groups_disagree_they_are_counted_once(self, run, tmp_path):

@@ -299,7 +299,7 @@ class TestSeveralHosts:
 
     def test_hosts_that_were_both_swept(self):
         both = pd.concat([RUNS, sweep(host="rack2", seed=8)])
-        said = "one curve goes through several hosts, so it includes their differences"
+        said = "runs of several hosts are fitted as one curve, which includes their differences"
         assert straight(both, by=self.BY).caveats == (said,)
         assert straight(both).caveats == ()
         other = both.assign(family=both["host"])

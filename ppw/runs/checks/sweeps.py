@@ -628,9 +628,8 @@ def find_far_repeats(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
         is_far = is_repeat & (off > max(_FAR, _FAR_SCATTERS * np.median(off[is_repeat])))
         is_few = _ONE_IN * np.bincount(cell, is_far, cells) <= repeats
         named = np.flatnonzero(is_far & is_few[cell])
-        figures = {"value": value[named], "median": np.exp(median[named])}
-        figures |= {"repeats": repeats[cell[named]], "column": column}
-        found.append(pd.DataFrame(figures, index=named))
+        figures = {"value": value, "median": np.exp(median), "repeats": repeats[cell]}
+        found.append(pd.DataFrame(figures).loc[named].assign(column=column))
     table = pd.concat([pd.DataFrame(), *found])
     return table[~table.index.duplicated()].sort_index()
 
