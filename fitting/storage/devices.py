@@ -44,16 +44,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import (
-    Array,
-    ArrayLike,
-    BoolArray,
-    Columns,
-    FloatArray,
-    IntArray,
-    jit_uncounted,
-    read_only,
-)
+from fitting.compiled import loops
+from fitting.compiled.loops import Array, ArrayLike, BoolArray, FloatArray, IntArray
 from fitting.errors import FittingError
 from fitting.storage.reuse_distance import accessed_blocks
 
@@ -154,7 +146,7 @@ class Queue:
             self.busy_s = np.pad(self.busy_s, (0, missing))
         kinds = np.float64, np.int64, np.float64
         columns = map(np.ascontiguousarray, (time_s, device, service_s), kinds)
-        last_s = _serve_requests(read_only(*columns), self._free, self.busy_s, latency)
+        last_s = _serve_requests(loops.read_only(*columns), self._free, self.busy_s, latency)
         self.end_s = max(self.end_s, last_s)
         return latency
 
@@ -165,12 +157,12 @@ def previous_ends(
     """Return the block where the request before on the same device ended; update ``last_end``."""
     found = np.empty(len(lbn), dtype=np.int64)
     columns = map(np.ascontiguousarray, (device, lbn, size_bytes), [np.int64] * 3)
-    _fill_previous_ends(read_only(*columns), last_end, found)
+    _fill_previous_ends(loops.read_only(*columns), last_end, found)
     return found
 
 
-@jit_uncounted
-def _fill_previous_ends(columns: Columns, last_end: IntArray, found: IntArray) -> None:
+@loops.jit_uncounted
+def _fill_previous_ends(columns: loops.Columns, last_end: IntArray, found: IntArray) -> None:
     device, lbn, size_bytes = columns
     for i in range(len(lbn)):
         found[i] = last_end[device[i]]
@@ -185,9 +177,9 @@ def _check_positive(device: Disk | SolidState) -> None:
             raise FittingError(f"{one.name} {value!r} must be greater than 0")
 
 
-@jit_uncounted
+@loops.jit_uncounted
 def _serve_requests(
-    requests: Columns, free: FloatArray, busy: FloatArray, latency: FloatArray
+    requests: loops.Columns, free: FloatArray, busy: FloatArray, latency: FloatArray
 ) -> float:
     """Serve each request at its device's first free unit; return the last completion (s)."""
     time_s, device, service_s = requests

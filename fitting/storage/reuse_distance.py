@@ -22,16 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from fitting.compiled import hashing
+from fitting.compiled import hashing, loops
 from fitting.compiled.hashing import EMPTY, find, scramble_keys
-from fitting.compiled.loops import (
-    ArrayLike,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    jit_inner,
-    jit_uncounted,
-)
+from fitting.compiled.loops import ArrayLike, BoolArray, FloatArray, IntArray
 from fitting.errors import FittingError
 
 # Accesses of a sample.
@@ -105,7 +98,7 @@ def accessed_blocks(
     return first[request] + np.arange(len(request)) - before[request], request
 
 
-@jit_uncounted
+@loops.jit_uncounted
 def _fill_distances(
     accessed: IntArray, keys: IntArray, last: IntArray, tree: IntArray, distances: IntArray
 ) -> None:
@@ -128,7 +121,7 @@ def _fill_distances(
         _add_to_tree(tree, i + 1, _MORE)
 
 
-@jit_inner
+@loops.jit_inner
 def _add_to_tree(tree: IntArray, k: int, number: int) -> None:
     """Add a number at place k, from 1, of a Fenwick tree."""
     while k < len(tree):

@@ -19,19 +19,12 @@ import pandas as pd
 from ppw.errors import PpwError
 from ppw.results import axes, result as rs, text as tx
 from ppw.results.axes import Axes
-from ppw.storage import fitted_devices as fd, generate, trace_model, trace_source as ts
-from ppw.storage.fidelity import (
-    CACHES,
-    FAILED,
-    NOT_JUDGED,
-    SHOW,
-    FigureRow,
-    Measure,
-    TraceComparison,
-    TraceFeatures,
-    distance,
-    hits_figure,
-    off_text,
+from ppw.storage import (
+    fidelity as fy,
+    fitted_devices as fd,
+    generate,
+    trace_model,
+    trace_source as ts,
 )
 from ppw.storage.trace_source import Batches
 
@@ -89,7 +82,7 @@ have to move to make two distributions one; difference
             verdict   | text |        | pass, fail, or "–" where there is no tolerance
             """,
             "Figures out of their bands",
-            show=SHOW,
+            show=fy.SHOW,
         ),
     )
 
@@ -99,11 +92,11 @@ have to move to make two distributions one; difference
     @property
     def passed(self) -> bool:
         """Whether every part is within the bands of the part before."""
-        return not (self.table["verdict"] == FAILED).any()
+        return not (self.table["verdict"] == fy.FAILED).any()
 
     def verdict(self) -> list[str]:
         """Say whether the load drifts, and in which parts."""
-        failed = self.table["part"][self.table["verdict"] == FAILED].tolist()
+        failed = self.table["part"][self.table["verdict"] == fy.FAILED].tolist()
         compared = len(self.table) - 1
         if not failed:
             return [f"No drift: {compared} of {compared} parts are within the bands of the last."]
@@ -115,7 +108,7 @@ have to move to make two distributions one; difference
 
     def text_parts(self) -> list[str]:
         """Sentences and tables of the summary, in their order."""
-        off = self.figures[self.figures["verdict"] == FAILED]
+        off = self.figures[self.figures["verdict"] == fy.FAILED]
         printed = [self.printed_tables()[0]]
         if len(off):
             printed.append(self.tables[1].print_rows(self, self.tables[1].most, off))
@@ -124,7 +117,7 @@ have to move to make two distributions one; difference
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw requests per second by part; parts that are out of the bands stand out."""
         ax, at = axes.new_axes(ax), np.arange(len(self.table))
-        failed = (self.table["verdict"] == FAILED).to_numpy()
+        failed = (self.table["verdict"] == fy.FAILED).to_numpy()
         for mask, color, label in (
             (~failed, axes.BAND, "within the bands of the part before"),
             (failed, axes.PROJECTED, "out of them"),
@@ -177,15 +170,15 @@ def trace_drift(
         parts = _parts_of(sources[0], known, period_s, remarks)
     drive = fd.parse_device(device).reaching(known.survey.high_lbn)
     rows, figures = [], []
-    before: TraceFeatures | None = None
+    before: fy.TraceFeatures | None = None
     for name, part in parts:
         found = ts.survey(part)
-        here = TraceFeatures(part, found.survey, known.survey, drive.model, sources[0].names)
-        verdicts = [] if before is None else [*TraceComparison(before, [here]).figures(seed)]
+        here = fy.TraceFeatures(part, found.survey, known.survey, drive.model, sources[0].names)
+        verdicts = [] if before is None else [*fy.TraceComparison(before, [here]).figures(seed)]
         figures += [(name, *row) for row in verdicts]
-        off = sum(row.verdict == FAILED for row in verdicts)
-        judged = sum(row.verdict != NOT_JUDGED for row in verdicts)
-        verdict = NOT_JUDGED if before is None else FAILED if off else "pass"
+        off = sum(row.verdict == fy.FAILED for row in verdicts)
+        judged = sum(row.verdict != fy.NOT_JUDGED for row in verdicts)
+        verdict = fy.NOT_JUDGED if before is None else fy.FAILED if off else "pass"
         shares = here.read_share, here.random_share
         rows.append((name, here.requests, here.rate, here.bytes_s, *shares, judged, off, verdict))
         before = here
@@ -193,7 +186,7 @@ def trace_drift(
     rs.warn_caveats(remarks)
     return TraceDrift(
         table=pd.DataFrame(rows, columns=TraceDrift.tables[0].names),
-        figures=pd.DataFrame(figures, columns=["part", *FigureRow._fields]),
+        figures=pd.DataFrame(figures, columns=["part", *fy.FigureRow._fields]),
         caveats=tuple(remarks),
         input_digest=rs.numbers_digest(known.digest, len(sources), period_s),
     )
@@ -270,8 +263,8 @@ that would have to move to make two distributions one
             """,
             "Figures",
             show={
-                "drift": lambda row: off_text({"kind": "relative", **row, "off": row["drift"]}),
-                "model_off": lambda row: off_text(
+                "drift": lambda row: fy.off_text({"kind": "relative", **row, "off": row["drift"]}),
+                "model_off": lambda row: fy.off_text(
                     {"kind": "relative", **row, "off": row["model_off"]}
                 ),
             },
@@ -339,11 +332,13 @@ def half_drift(trace: Batches | str | PathLike[str], *, seed: int = 0, **options
     model = trace_model.fit_trace(parts[0], **options)
     made = generate.generate_trace(model, seed=seed, count=requests - half)
     # One space for all three, or their places could not be compared.
-    figures = [TraceFeatures(t, ts.survey(t).survey, known.survey, device) for t in (*parts, made)]
+    figures = [
+        fy.TraceFeatures(t, ts.survey(t).survey, known.survey, device) for t in (*parts, made)
+    ]
     # The fit has warned.
     first, second, of_model = figures
     drift, off = (
-        pd.DataFrame(TraceComparison(a, [b]).figures(seed), columns=FigureRow._fields)
+        pd.DataFrame(fy.TraceComparison(a, [b]).figures(seed), columns=fy.FigureRow._fields)
         for a, b in ((first, second), (second, of_model))
     )
     return HalfDrift(
@@ -359,8 +354,8 @@ def half_drift(trace: Batches | str | PathLike[str], *, seed: int = 0, **options
 
 def _count_off(figures: pd.DataFrame) -> str:
     """Say how many of the judged figures are off, and which; "pass" where none is."""
-    judged = figures[figures["verdict"] != NOT_JUDGED]
-    off = judged["figure"][judged["verdict"] == FAILED].tolist()
+    judged = figures[figures["verdict"] != fy.NOT_JUDGED]
+    off = judged["figure"][judged["verdict"] == fy.FAILED].tolist()
     if not off:
         return f"pass, all {len(judged)} judged figures are within them"
     more = f", and {len(off) - _NAMED} more" if len(off) > _NAMED else ""
@@ -370,17 +365,20 @@ def _count_off(figures: pd.DataFrame) -> str:
 
 
 def _compare_halves(
-    first: TraceFeatures, second: TraceFeatures, model: TraceFeatures
+    first: fy.TraceFeatures, second: fy.TraceFeatures, model: fy.TraceFeatures
 ) -> pd.DataFrame:
     """Tabulate figures of both halves and of the model, and how far they are from the second."""
-    ratios: dict[str, Measure] = {
+    ratios: dict[str, fy.Measure] = {
         "requests a second": lambda f: f.rate,
         "variation of inter-arrival times": lambda f: f.gap_variation,
     }
-    shares: dict[str, Measure] = {
+    shares: dict[str, fy.Measure] = {
         "reads": lambda f: f.read_share,
         "random requests": lambda f: f.random_share,
-        **{hits_figure(c): partial(TraceFeatures.hit_ratio, cache=c, of=second) for c in CACHES},
+        **{
+            fy.hits_figure(c): partial(fy.TraceFeatures.hit_ratio, cache=c, of=second)
+            for c in fy.CACHES
+        },
     }
     rows = []
     for figure, measure in (ratios | shares).items():
@@ -393,5 +391,5 @@ def _compare_halves(
         "distance in reuse distances": [f.reuse.distances() for f in (first, second, model)],
     }
     for figure, (a, b, c) in laws.items():
-        rows.append((figure, np.nan, np.nan, np.nan, distance(a, b), distance(c, b), "moved"))
+        rows.append((figure, np.nan, np.nan, np.nan, fy.distance(a, b), fy.distance(c, b), "moved"))
     return pd.DataFrame(rows, columns=HalfDrift.tables[0].names)
