@@ -165,7 +165,8 @@ def trace_convert_command(source: str, to: str | None, output: str, **options: A
         raise ppw.PpwError(f"{source}: there is no such file")
     # A load generator plays a law, a tool of traces plays requests: neither takes the other.
     if from_model != is_model(source):
-        needed = "a model, made by ppw trace fit" if from_model else "a trace"
+        model = f"a model: run ppw trace fit {source} -o MODEL.json, and convert MODEL.json"
+        needed = model if from_model else "a trace"
         raise ppw.PpwError(f"{source}: {kind} is written from {needed}")
     if kind in _TRACES and _output_kind_by_ending(output) != kind:
         ending = next(ending for ending, of in _KINDS.items() if of == kind)
