@@ -129,6 +129,10 @@ def _encode(axis: Any) -> dict[str, Any]:
         guide |= {"grid": False, "ticks": False, "domain": False, "labelOverlap": False}
     else:
         guide |= {"tickCount": 7} | ({"format": "~s"} if high >= 1e4 else {})
+        if axis.get_scale() == "log" and high < 20 * low:
+            # Ticks at powers of ten would leave most of a short axis without one.
+            at = ticker.MaxNLocator(6).tick_values(low, high)
+            guide["values"] = [round(x, 12) for x in at if low <= x <= high]
     scale = {"domain": [low, high], "nice": False, "zero": False, "type": axis.get_scale()}
     scale["reverse"] = bool(axis.get_inverted())
     return {"field": axis.axis_name, "type": "quantitative", "scale": scale, "axis": guide}
