@@ -124,7 +124,7 @@ def _fill_designs(
             _normalise(likelihood[g].reshape(-1), work)
 
 
-@loops.jit_reordered_inner
+@jit_inline
 def _spread_vectors(designs: Parts, d: int, vector: FloatArray) -> None:
     """Write the vectors of a design for all its shapes."""
     _, eigenvalue, one, cross, _, _, bend = designs
@@ -178,7 +178,7 @@ def _solve_scale(
         _share_out((vector[_ONE, i], vector[_CROSS, i], vector[_BEND, i]), solved, adds[:, i])
 
 
-@loops.jit_reordered_inner
+@jit_inline
 def _share_out(vector: Parts, solved: FloatArray, adds: FloatArray) -> None:
     """Write what a residual of 1 at a point adds: `fitting.bayes.posterior.explain_points`."""
     (one, cross, bend), weight = vector, adds[_SQUARE]
@@ -203,7 +203,7 @@ def _sum_up(point: FloatArray, adds: FloatArray, total: FloatArray) -> None:
             total[t] += point[i, t] * adds[i, t] + point[i + 1, t] * adds[i + 1, t]
 
 
-@loops.jit_reordered_inner
+@jit_inline
 def _explain_scale(point: FloatArray, adds: FloatArray, explained: FloatArray, made: Parts) -> None:
     """Write quadratic form and move of a group in the cells of a scale."""
     quadratic, moved = made
@@ -223,7 +223,7 @@ def _turn(by_scale: FloatArray, made: FloatArray) -> None:
             made[t, s] = by_scale[s, t]
 
 
-@loops.jit_reordered_inner
+@jit_inline
 def _normalise(quadratic: FloatArray, work: FloatArray) -> None:
     """Make likelihoods, 1 at the best, of quadratic forms."""
     least = math.inf
@@ -329,7 +329,7 @@ def _summarise(
             shift += likelihood[g, c] * own[c] * (mean[g, c] - middle)
         by_form, by_noise = _dot(weight[g], form[d]), _dot(weight[g], noise[d])
         _join(scales, middle, (weight[g], mean[g], variance[d]), joined)
-        count = _trim(joined, room, many)
+        count = _trim(joined, joined.shape[1], room, many)
         first, second = 0.0, 0.0
         for c in range(count):
             first += many[_SHIFT, c]
@@ -338,7 +338,7 @@ def _summarise(
         spread = second - first**2
         parts[0, g], parts[1, g] = spread - by_form - by_noise, by_form
         parts[2, g], parts[3, g] = by_noise, -shift / mass
-        length = _trim(many[:, :count], room, few)
+        length = _trim(many, count, room, few)
         _separate(few, length)
         for c in range(length):
             kept[0, g, c], kept[1, g, c] = few[_SHIFT, c] + middle, few[_SQUARES, c]
@@ -347,7 +347,7 @@ def _summarise(
         for c in range(count):
             many[_SQUARES, c] = 1 / math.sqrt(many[_SQUARES, c])
         for q in range(len(sought)):
-            found = _solve(sought[q], many[:, :count], (first, math.sqrt(spread)), work)
+            found = _solve(sought[q], many, count, (first, math.sqrt(spread)), work)
             quantiles[q, g] = found + middle
 
 
@@ -359,7 +359,7 @@ def _dot(a: FloatArray, b: FloatArray) -> float:
     return total
 
 
-@loops.jit_reordered_inner
+@jit_inline
 def _join(scales: int, middle: float, cells: Parts, made: FloatArray) -> None:
     """Add up weight and moments of neighbouring shapes."""
     weight, mean, variance = cells
@@ -376,9 +376,9 @@ def _join(scales: int, middle: float, cells: Parts, made: FloatArray) -> None:
 
 
 @loops.jit_reordered_inner
-def _trim(given: FloatArray, room: FloatArray, made: FloatArray) -> int:
+def _trim(given: FloatArray, count: int, room: FloatArray, made: FloatArray) -> int:
     """Keep the weighty components, add up the others to a last one, and count them."""
-    count, most = given.shape[1], made.shape[1] - 1
+    most = made.shape[1] - 1
     # Those without weight come last of all.
     if count <= most + 1:
         for c in range(count):
@@ -405,7 +405,7 @@ def _trim(given: FloatArray, room: FloatArray, made: FloatArray) -> int:
     return most + 1
 
 
-@loops.jit_reordered_inner
+@jit_inline
 def _find_threshold(bits: IntArray, most: int) -> tuple[int, int]:
     """Find the least of the ``most`` largest weights, and how many of its equals are among them."""
     # Weights are below 2, whose bits these are.
@@ -435,15 +435,17 @@ def _separate(parts: FloatArray, count: int) -> None:
             parts[_MASS, c], parts[_SHIFT, c], parts[_SQUARES, c] = 0.0, 0.0, 1.0
 
 
-@loops.jit_reordered_inner
-def _solve(sought: FloatArray, mixture: FloatArray, moments: Parts, work: FloatArray) -> float:
+@jit_inline
+def _solve(
+    sought: FloatArray, mixture: FloatArray, count: int, moments: Parts, work: FloatArray
+) -> float:
     """Solve for a quantile, as `fitting.bayes.prediction` does."""
     p, (middle, scale) = sought[0], moments
     low, high = middle + sought[1] * scale, middle + sought[2] * scale
     x = min(max(middle + sought[3] * scale, low), high)
     last = high - low
     for _ in range(MOST_STEPS):
-        excess, density, slope = _weigh_tail(x, mixture, work)
+        excess, density, slope = _weigh_tail(x, mixture, count, work)
         excess -= p
         if excess > 0:
             high = x
@@ -462,12 +464,13 @@ def _solve(sought: FloatArray, mixture: FloatArray, moments: Parts, work: FloatA
     return x
 
 
-@loops.jit_reordered_inner
-def _weigh_tail(x: float, mixture: FloatArray, work: FloatArray) -> tuple[float, float, float]:
+@jit_inline
+def _weigh_tail(
+    x: float, mixture: FloatArray, count: int, work: FloatArray
+) -> tuple[float, float, float]:
     """Share of a mixture below x, its density there and the slope of that."""
-    weight, mean, unit = mixture
+    weight, mean, unit = mixture[0], mixture[1], mixture[2]
     z, half, bell, near = work[2], work[3], work[4], work[5]
-    count = len(weight)
     for c in range(count):
         z[c] = min(max((x - mean[c]) * unit[c], -_FAR), _FAR)
     for c in range(count):
