@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import Array, IntArray, jit_uncounted, read_only
+from fitting.compiled.loops import Array, IntArray, jit_inline, jit_uncounted, read_only
 
 EMPTY = -1
 _FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
@@ -88,10 +88,10 @@ def scramble_keys(key: Any) -> Any:
     return np.int64((spread * _FIBONACCI) >> np.uint64(1))
 
 
-scramble = jit_uncounted(scramble_keys)
+scramble = jit_inline(scramble_keys)
 
 
-@jit_uncounted
+@jit_inline
 def home_slot(key: int, mask: int) -> int:
     """Return the slot where the search for a key starts; eight adjacent keys share a cache line."""
     spread = np.int64((np.uint64(key >> 3) * _FIBONACCI) >> np.uint64(30))

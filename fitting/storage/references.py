@@ -61,7 +61,7 @@ def near_blocks(survey: Survey) -> int:
     return int((survey.high_lbn - survey.low_lbn) * _NEAR)
 
 
-@loops.jit_inner
+@loops.jit_inline
 def _add_request(r: Rings, device: int, lbn: int, blocks: int) -> None:
     """Put a request into its device's ring."""
     row = r.base[device] + (r.clock[device] & r.mask[device])
