@@ -98,9 +98,8 @@ def _fill_designs(
         _spread_vectors(designs, d, vector)
         for s in range(len(noise2)):
             of_scale = (noise2[s], drift2[s], log_factor[s])
-            _solve_scale(
-                designs, d, s, of_scale, (vector, inner, solved, adds[s]), (variance, form)
-            )
+            of_points = (vector, inner, solved, adds[s])
+            _solve_scale(designs, d, s, of_scale, of_points, (variance, form))
         for number in range(bounds[d], bounds[d + 1]):
             g = order[number]
             point[0] = 0.0
@@ -135,7 +134,7 @@ def _spread_vectors(designs: Parts, d: int, vector: FloatArray) -> None:
             vector[_BEND, i, t] = bend[d, t, i]
 
 
-@loops.jit_reordered_inner
+@jit_inline
 def _solve_scale(
     designs: Parts, d: int, s: int, of_scale: Parts, scratch: Parts, made: Parts
 ) -> None:
@@ -157,14 +156,9 @@ def _solve_scale(
         for b in range(a + 1):
             inner[pair] = 0.0
             for i in range(steps):
-                one, other, weight, total = (
-                    vector[a, i],
-                    vector[b, i],
-                    adds[_SQUARE, i],
-                    inner[pair],
-                )
+                one, other, weight = vector[a, i], vector[b, i], adds[_SQUARE, i]
                 for t in range(len(drift2)):
-                    total[t] += one[t] * other[t] * weight[t]
+                    inner[pair, t] += one[t] * other[t] * weight[t]
             pair += 1
     for t in range(len(drift2)):
         products = (inner[0, t], inner[1, t], inner[3, t], inner[2, t], inner[4, t], inner[5, t])
