@@ -30,7 +30,7 @@ SCHEMA_VERSION = 1
 R = TypeVar("R")
 
 
-def _write_if_asked(text: str, path: str | Path | None) -> str:
+def _write_to_path(text: str, path: str | Path | None) -> str:
     """Write a text into a file, if one is given, and return it."""
     if path is not None:
         Path(path).write_text(text, encoding="utf-8")
@@ -491,7 +491,7 @@ class Result:
         # Questions import no pages: the page stands in the room of the result.
         room = type(self).__module__.rpartition(".")[0]
         pages = import_module(f"{room}.report").PAGES
-        return _write_if_asked(str(pages[self.kind](self).render()), path)
+        return _write_to_path(str(pages[self.kind](self).render()), path)
 
     def to_markdown(self) -> str:
         """Write the sentences, tables and caveats as Markdown, for a pull request."""
@@ -526,7 +526,7 @@ class Result:
                 columns[key] = {str(c): kinds.get(value[c].dtype.kind, "text") for c in value}
             body[key] = records(value) if isinstance(value, pd.DataFrame) else value
         document = write_document(self.kind, self.input_digest, {**body, "columns": columns})
-        return _write_if_asked(document, path)
+        return _write_to_path(document, path)
 
     @classmethod
     @reads_document
