@@ -86,7 +86,7 @@ def shown_within(value: float, lower: float, upper: float) -> str:
 
 def _readable_unit(value: float, unit: str) -> tuple[str, float]:
     """Unit in which a value reads well ("kHz" of "Hz"), and its size in the given one."""
-    if unit == "1/J" and 0 < abs(value) < _FEW_PER_JOULE:
+    if unit == "1/J" and abs(value) < _FEW_PER_JOULE:
         return "1/kWh", 1 / _J_PER_KWH
     if unit in _PREFIXED and value:
         prefix, size = next((p for p in _PREFIXES if abs(value) >= p[1]), ("", 1.0))

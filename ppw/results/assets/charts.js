@@ -16,7 +16,7 @@ function shown(value, unit = "1") {
 
 /** Unit in which a value reads well ("kHz" of "Hz"), and its size in the given one. */
 function readableUnit(value, unit) {
-  if (unit === "1/J" && value > 0 && value < FEW_PER_JOULE) return ["1/kWh", 1 / J_PER_KWH];
+  if (unit === "1/J" && value >= 0 && value < FEW_PER_JOULE) return ["1/kWh", 1 / J_PER_KWH];
   const known = ["Hz", "W", "J", "J/run"].includes(unit) ? PREFIXES : [];
   const [prefix, size] = known.find((p) => Math.abs(value) >= p[1]) ?? ["", 1];
   return [prefix + unit, size];
