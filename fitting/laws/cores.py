@@ -218,7 +218,9 @@ class AmdahlScaling(_ScalingModel):
     def _free_parameters(self) -> BoolArray:
         self.t_serial_, self.t_parallel_ = self.theta_.tolist()
         one = self.t_serial_ + self.t_parallel_
-        self.serial_fraction_ = self.t_serial_ / one if one > 0 else np.nan
+        # A difference of the two that is rounding alone is no time.
+        has_time = one > 1e-12 * np.abs(self.theta_).sum()
+        self.serial_fraction_ = self.t_serial_ / one if has_time else np.nan
         self.limit_ = self.t_serial_
         return (self.theta_ > 0) | (not self.bounded)
 

@@ -90,7 +90,7 @@ def read_ear(text: str) -> Iterator[dict[str, Any]]:
 
 
 _HOST = re.compile(r"Host: (\S+)|  (\S[^:]*):")
-_NUMBER = re.compile(r"([a-z-]+) \(([A-Za-z]+)\): (\d\S*)")
+_NUMBER = re.compile(r"(?<![a-z-])([a-z-]+) \(([A-Za-z]+)\): (\d\S*)")
 # By name and units; version 1.1 and before wrote units in full.
 _GEOPM_COLUMNS = {
     "runtime": (("s", "sec"), "time_s"),

@@ -105,7 +105,8 @@ def find_bad_values(
     """Convert runs as `check_runs` does, and list the bad values by their position from 1."""
     source = str(runs.attrs.get("source", "runs"))
     refuse_absent(runs, needed, source)
-    runs = runs.copy(deep=False)
+    # Deep, because before pandas 3 a shallow one is changed with the caller's.
+    runs = runs.copy()
     numbers = [c for c in schema.COLUMNS if c in runs.columns and c in schema.NUMERIC]
     groups = [c for c in by or identity_columns(runs) if c in runs.columns]
     texts = [column for column in numbers if runs[column].dtype != np.float64]
@@ -197,7 +198,8 @@ def _report_missing(runs: pd.DataFrame, column: str, groups: list[str]) -> pd.Da
     """Report missing cells, unless a whole group lacks them and others do not."""
     missing = runs[column].isna()
     if column != "freq_hz" and groups and not missing.all():
-        missing &= ~missing.groupby([runs[g] for g in groups], dropna=False).transform("all")
+        keys = [runs[g] for g in groups]
+        missing &= ~missing.groupby(keys, dropna=False, observed=True).transform("all")
     return _list_problems(column, runs[column], missing.to_numpy(), _ABSENT)
 
 

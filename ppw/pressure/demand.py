@@ -244,7 +244,7 @@ def demand_on_clock(demand: pd.DataFrame, start_s: float, step_s: float, n: int)
 
 def own_clock(demand: pd.DataFrame) -> tuple[float, float, int]:
     """Start (s), step (s) and number of cells of a clock with the recording's usual interval."""
-    step = float(demand["interval_s"].median())
+    step = float(demand["interval_s"].dropna().median())
     if not step > 0:
         raise PpwError(
             f"{demand.attrs['source']}: holds no interval of known length: give a longer log"

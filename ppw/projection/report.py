@@ -162,7 +162,7 @@ def _median_changes(result: RunsProjection, rows: pd.DataFrame) -> dict[str, flo
     changes, last = {}, _last_means(result)
     for metric in dict.fromkeys(rows["metric"]):
         both = _beside(rows[rows["metric"] == metric], last, result.by)
-        change = 100 * (both["projected"] / both[metric] - 1).median()
+        change = 100 * (both["projected"] / both[metric] - 1).dropna().median()
         if np.isfinite(change):
             # No change is +0.0, never -0.0.
             changes[metric.replace("_", " ")] = round(change, 1) + 0.0

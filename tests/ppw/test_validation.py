@@ -220,7 +220,7 @@ class TestSchemes:
         options = {"metric": "time", "by": ["family", "workload", "cores"], "interval": "t"}
         rest = answered(ppw.project, pd.concat(hosts[1:]), freq="1.2GHz", **options)
         same_projections(replace(result, groups=result.groups[:12]), rest.table, 1.2e9)
-        assert only(result.caveats, "one curve goes through several hosts")
+        assert only(result.caveats, "runs of several hosts are fitted as one curve")
 
     def test_a_metric_that_was_not_measured_at_the_test_frequency(self):
         # Group b was never measured in watts, and group a never at 3 GHz.
