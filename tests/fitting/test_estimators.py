@@ -288,7 +288,7 @@ def test_malformed_runs_of_core_counts_are_refused(name):
     estimator, X, y = case(name)
     for table, times, message in (
         (X, y[:-1], "inconsistent numbers of samples"),
-        (X[None], y, r"dim <= 2|Expected 2D array"),
+        (X[None], y, r"dim <= 2|with dim 3|Expected 2D array"),
         (np.ones((6, 5)), y, "n_features = 5"),
         (X[:0], [], "0 sample"),
         (X[[3, 3, 3]], y[:3], r"distinct .* but needs [23]: measure at more"),

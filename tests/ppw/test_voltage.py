@@ -173,10 +173,9 @@ class TestKnownVoltages:
         some, every, none = (power(world(), voltages=v, pool=False) for v in given)
         ends = ["projected", "lower", "upper"]
         # Quantiles are found to a small share of their distance.
-        np.testing.assert_allclose(
-            some.loc[0, ends].astype(float), every.loc[0, ends].astype(float), rtol=1e-4
-        )
-        np.testing.assert_allclose(some.loc[1, ends], none.loc[1, ends].astype(float), rtol=1e-4)
+        some, every, none = (table[ends].astype(float) for table in (some, every, none))
+        np.testing.assert_allclose(some.loc[0], every.loc[0], rtol=1e-4)
+        np.testing.assert_allclose(some.loc[1], none.loc[1], rtol=1e-4)
 
     def test_they_narrow_the_interval_and_energy_and_perf_per_watt_have_them_too(self):
         runs = world(noise=0.005).assign(time_s=lambda r: 10 + 20 / r["freq_ghz"])
