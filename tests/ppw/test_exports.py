@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 from conftest import HOSTILE, PLAIN
 from hypothesis import HealthCheck, assume, given, settings
@@ -109,7 +110,7 @@ class TestEveryResult:
         assert len(rows) == len(frame) > 0
         for column in (c for c in frame if frame[c].dtype.kind not in "iufb"):
             written = [row[guard_text(column)] for row in rows]
-            cells = frame[column].fillna("").astype(str).tolist()
+            cells = ["" if pd.isna(cell) else str(cell) for cell in frame[column]]
             assert [unguard_text(cell) for cell in written] == cells
             for cell in written:
                 assert cell[:1] not in SIGNS or not cell or float(cell) is not None
