@@ -42,9 +42,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 # Examples would also use constants of the modules loaded so far, which depend on the tests before.
 setattr(providers, "_get_local_constants", lambda: providers._local_constants)  # noqa: B010
 
-# A shell ignores interrupts in what it starts in the background, and children inherit that.
+# A shell ignores interrupts in what it starts in the background, nohup the end of a terminal, and
+# children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

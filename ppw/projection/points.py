@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 _CPI, _POWER = metrics.METRICS["cpi"], metrics.METRICS["power"]
 
 
+# Programs that wait for memory most of the time stay below it.
+_MOST_CPI = 20.0
+
+
 class MeasuredPoints(NamedTuple):
     """CPI and power points as (Hz, value) rows, and the caveats that came with them."""
 
@@ -69,6 +73,11 @@ class MeasuredPoints(NamedTuple):
                 known, sources = known or source is None, power_runs["power_source"].unique()
                 source = source or (str(sources[0]) if len(sources) == 1 else None)
             caveats = [] if known else [prepare.UNKNOWN_WATTS]
+        if cpi_runs is None and (most := cpi[:, 1].max()) > _MOST_CPI:
+            caveats.append(
+                f"points without a metric are cycles per instruction, and one is {most:.4g}: "
+                'give metric="time" for times'
+            )
         tables = [runs for runs in (cpi_runs, power_runs) if runs is not None]
         if tables:
             caveats += _family_caveats(tables, family)

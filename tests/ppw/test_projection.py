@@ -72,6 +72,11 @@ class TestInputs:
         # A column without any watt is no power.
         assert project(runs.assign(power_w=np.nan, energy_j=np.nan)).power_w is None
 
+    def test_times_that_are_read_as_cpi_are_doubted(self):
+        times = {"1.2GHz": 84.1, "1.8GHz": 57.3}
+        assert 'give metric="time"' in only(straight(times).caveats, "and one is 84.1")
+        assert not [c for c in straight(LINE).caveats if "without a metric" in c]
+
 
 class TestPublishedAtom:
     def test_bounded_form_holds_the_slope_at_zero(self):
