@@ -33,7 +33,10 @@ R = TypeVar("R")
 def _write_to_path(text: str, path: str | Path | None) -> str:
     """Write a text into a file, if one is given, and return it."""
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
+        from measurements.table.writing import replace_whole
+
+        with replace_whole(Path(path).absolute(), str(path)) as scratch:
+            scratch.write_text(text, encoding="utf-8")
     return text
 
 

@@ -613,18 +613,19 @@ def find_far_repeats(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     """
     if gr.is_cell_table(runs):
         return pd.DataFrame()
-    cell = gr.number_rows([sweep_codes(runs, groups), gr.numbers(runs, "freq_hz")])
+    steps, frequencies = pd.factorize(gr.numbers(runs, "freq_hz"), use_na_sentinel=False)
+    cell = pd.factorize(sweep_codes(runs, groups) * len(frequencies) + steps)[0]
     cells, found = int(cell.max(initial=-1)) + 1, []
     for column in ("time_s", "throughput_ops_s", "power_w"):
         value = gr.numbers(runs, column)
         is_given = value > 0
-        logarithm = np.log(np.where(is_given, value, np.nan))
         repeats = np.bincount(cell, is_given, cells)
-        median = _weighted_medians(logarithm, cell, is_given.astype(np.float64), cells)[cell]
-        off = np.abs(logarithm - median)
         is_repeat = is_given & (repeats[cell] >= _FEWEST_REPEATS)
         if not is_repeat.any():
             continue
+        logarithm = np.log(np.where(is_given, value, np.nan))
+        median = _weighted_medians(logarithm, cell, is_given.astype(np.float64), cells)[cell]
+        off = np.abs(logarithm - median)
         is_far = is_repeat & (off > max(_FAR, _FAR_SCATTERS * np.median(off[is_repeat])))
         is_few = _ONE_IN * np.bincount(cell, is_far, cells) <= repeats
         named = np.flatnonzero(is_far & is_few[cell])
