@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ppw.errors import CaveatWarning, PpwError
-from ppw.results.text import printable, shown, text_table
+from ppw.results.text import printable, shown, text_table, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -137,16 +137,4 @@ def write(text: str, output: str) -> None:
             raise PpwError(f"standard output: {error.strerror or error}") from error
         return
     refuse_input_as_output(output)
-    path = Path(output)
-    try:
-        if path.exists() and not path.is_file():
-            # A device or a pipe takes the text; a file in its place would be its end.
-            path.write_text(text, encoding="utf-8", errors="backslashreplace")
-        else:
-            # A link stays one: what it points to is written.
-            from measurements.table.writing import replace_whole
-
-            with replace_whole(path.resolve(), output) as scratch:
-                scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise PpwError(f"{output}: cannot be written: {error.strerror or error}") from error
+    write_text(text, output)

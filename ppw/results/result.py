@@ -30,16 +30,6 @@ SCHEMA_VERSION = 1
 R = TypeVar("R")
 
 
-def _write_to_path(text: str, path: str | Path | None) -> str:
-    """Write a text into a file, if one is given, and return it."""
-    if path is not None:
-        from measurements.table.writing import replace_whole
-
-        with replace_whole(Path(path).absolute(), str(path)) as scratch:
-            scratch.write_text(text, encoding="utf-8")
-    return text
-
-
 def write_document(
     kind: str, digest: str | None, body: Mapping[str, Any], version: int = SCHEMA_VERSION
 ) -> str:
@@ -494,7 +484,10 @@ class Result:
         # Questions import no pages: the page stands in the room of the result.
         room = type(self).__module__.rpartition(".")[0]
         pages = import_module(f"{room}.report").PAGES
-        return _write_to_path(str(pages[self.kind](self).render()), path)
+        page = str(pages[self.kind](self).render())
+        if path is not None:
+            tx.write_text(page, path)
+        return page
 
     def to_markdown(self) -> str:
         """Write the sentences, tables and caveats as Markdown, for a pull request."""
@@ -529,7 +522,9 @@ class Result:
                 columns[key] = {str(c): kinds.get(value[c].dtype.kind, "text") for c in value}
             body[key] = records(value) if isinstance(value, pd.DataFrame) else value
         document = write_document(self.kind, self.input_digest, {**body, "columns": columns})
-        return _write_to_path(document, path)
+        if path is not None:
+            tx.write_text(document, path)
+        return document
 
     @classmethod
     @reads_document

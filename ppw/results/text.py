@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 from measurements.table.units import implausible_frequency, parse_frequency
@@ -243,3 +244,20 @@ def check_choice(what: str, value: str, choices: Sequence[str]) -> None:
     """Refuse a value that is not one of the choices."""
     if value not in choices:
         raise PpwError(f"{what} {value!r} is not one of {', '.join(choices)}")
+
+
+def write_text(text: str, output: str | Path) -> None:
+    """Write text into a file, whole or not at all. Raises `PpwError` where it cannot be written."""
+    path = Path(output)
+    try:
+        if path.exists() and not path.is_file():
+            # A device or a pipe takes the text; a file in its place would be its end.
+            path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        else:
+            # A link stays one: what it points to is written.
+            from measurements.table.writing import replace_whole
+
+            with replace_whole(path.resolve(), str(output)) as scratch:
+                scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise PpwError(f"{output}: cannot be written: {error.strerror or error}") from error
