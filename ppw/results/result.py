@@ -484,6 +484,8 @@ class Result:
         # Questions import no pages: the page stands in the room of the result.
         room = type(self).__module__.rpartition(".")[0]
         pages = import_module(f"{room}.report").PAGES
+        if self.kind not in pages:
+            raise PpwError(f"a {self.kind} has no page: summary() and to_json() have all of it")
         page = str(pages[self.kind](self).render())
         if path is not None:
             tx.write_text(page, path)
