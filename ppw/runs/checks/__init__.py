@@ -307,8 +307,8 @@ CHECKS = {
         ALL_METRICS,
         sweeps.find_far_repeats,
         sweeps.say_far_repeat,
-        meaning="time_s, throughput_ops_s or power_w is more than 1.5 times the median of three or "
-        "more repeats, or such a part of it, where the repeats of the table agree far better",
+        meaning="one of three or more repeats is over 1.5 times their median, or under 1/1.5, "
+        "and ten times as far from it as repeats of the table usually are",
         remedy="find out what disturbed the run, and measure it again",
     ),
     "power_at_or_below_idle": Check(
